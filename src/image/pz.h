@@ -1,0 +1,44 @@
+/* The .pz file: BGZF members whose payload is an ELF core, an index, a locator; formats/pz.md has the bytes. */
+#ifndef IMAGE_PZ_H
+#define IMAGE_PZ_H
+
+#include "image/image.h"
+
+/* One load of the core to be written: filesz bytes will come through pz_write; memsz - filesz are absent. */
+struct pz_load {
+	addr_t start;
+	uint64_t filesz, memsz;
+	unsigned prot;        /* as struct mapping */
+};
+struct pz_note {
+	const char *owner;    /* "CORE", "LINUX", "PYSNAP" */
+	uint32_t type;
+	struct blob desc;
+};
+/* Everything that comes before memory; borrowed until pz_finish. loads sorted by start, not overlapping. */
+struct pz_plan {
+	struct abi abi;
+	const struct pz_note *notes;
+	size_t n_notes;
+	const struct pz_load *loads;
+	size_t n_loads;
+	int level;            /* zlib 0..9 */
+	unsigned jobs;        /* worker threads that compress; 0: one per CPU, at most 4 */
+};
+/* Type numbers of owner "PYSNAP". */
+enum { PZ_NOTE_INFO = 1 /* JSON, one object: formats/pz.md */, PZ_NOTE_LOST = 2 /* u64 start, u64 end, u32 errno, u32 why; repeated */ };
+
+struct pz_writer;
+/* Forward-only on fd (a pipe will do): headers and notes go out first, then pz_write in load order. */
+int pz_begin(int fd, const struct pz_plan *plan, struct pz_writer **ret, struct err *err) MUST_CHECK;
+int pz_write(struct pz_writer *w, const void *buf, size_t len) MUST_CHECK; /* the next bytes of the loads, in address order */
+int pz_zero(struct pz_writer *w, uint64_t len) MUST_CHECK;                 /* the same for zeros */
+int pz_finish(struct pz_writer *w, struct err *err) MUST_CHECK;            /* index, locator, end block; ERR_IO with errno's text */
+uint64_t pz_written(const struct pz_writer *w);                            /* bytes on fd so far */
+void pz_close(struct pz_writer *w);                                        /* takes NULL; does not close fd */
+
+/* The payload of BGZF members as random-access bytes (the ELF core); *payload_size may exceed what is there if cut. */
+int bgzf_open(struct bytes *packed, struct bytes **ret, struct err *err) MUST_CHECK; /* takes over packed on success */
+bool bgzf_truncated(const struct bytes *b);   /* no end block, or the last member is cut */
+
+#endif

@@ -1,0 +1,28 @@
+/* What is being inspected, walked once; and the table of inspections, run in order. */
+#ifndef INSPECT_TARGET_H
+#define INSPECT_TARGET_H
+
+#include "model/report.h"
+#include "python/object.h"
+
+struct limits {
+	uint64_t frames;          /* walked per thread */
+	uint64_t threads;
+};
+struct target {
+	struct image *img;
+	struct modules *mods;
+	struct py *py;            /* NULL: no Python found */
+	struct err py_err;        /* why, when py is NULL */
+	struct arena *arena;
+};
+struct inspection {
+	const char *name, *help;
+	int (*run)(struct target *t, const struct limits *lim, struct report *r); /* 0, or ERR_* when nothing could be said */
+};
+extern const struct inspection *const inspections[]; /* in the order they run; NULL-terminated */
+
+/* Runs all of them; r gets the facts, threads, groups, modules, verdict and problems. */
+int inspect(struct target *t, const struct limits *lim, const char *path, struct report *r) MUST_CHECK;
+
+#endif

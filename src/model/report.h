@@ -1,0 +1,125 @@
+/*
+ * The report: typed structs that mirror pysnap.report/1 one to one, all in one arena.  Knows neither ELF nor Python.
+ * Text is valid UTF-8 and not yet escaped; s == NULL means "not known" and the key is absent in JSON.
+ */
+#ifndef MODEL_REPORT_H
+#define MODEL_REPORT_H
+
+#include <sys/types.h>
+
+#include "base/str.h"
+
+enum problem {
+	P_NONE,
+#define PROBLEM(id, code, severity, text, hint) P_##id,
+#include "problems.def"
+#undef PROBLEM
+	PROBLEM_COUNT
+};
+enum severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_ERROR };
+
+struct report_position { int line, end_line, col, end_col; }; /* -1: not known; columns from 0 in bytes of the line */
+
+struct report_frame {
+	bool python;
+	struct str function, qualname, file;
+	struct report_position at;
+	struct str source;         /* the line's text, without its end of line */
+	struct str module;         /* of native frames */
+	uint64_t pc, code;         /* pc of native frames; code object's address of Python ones: identity for folding */
+};
+
+/* A piece of a stack: frames[0..n) of it stand `repeat` times one after the other (repeat >= 1). Oldest first. */
+struct report_run {
+	const struct report_frame *const *frames;
+	size_t n;
+	uint64_t repeat;
+};
+
+struct report_thread {
+	int64_t tid;               /* -1 if not known */
+	uint64_t python_id;        /* threading.get_ident(); 0 if not known */
+	struct str name;           /* threading's, else the kernel's */
+	bool name_from_kernel;
+	bool main, crashed, holds_gil, stale;
+	bool has_python;           /* has a thread state */
+	bool active;               /* has at least one Python frame */
+	bool on_cpu;               /* was not in a system call */
+	struct str waits_in;       /* system call's name or the kernel's wchan; s NULL if not known */
+	int64_t interpreter;       /* id; -1 if none */
+	const struct report_run *runs; /* oldest first */
+	size_t n_runs;
+	uint64_t n_frames;         /* all, folded ones counted */
+	struct str broken;         /* why the walk stopped early ("frame 0x.. is not in the capture"); s NULL if whole */
+	size_t group;              /* index into groups */
+};
+struct report_group { const size_t *threads; size_t n; }; /* indexes of threads whose stacks are the same */
+
+struct report_interp { int64_t id; bool main; bool gil_known, gil_locked; int64_t gil_holder_tid; /* -1: nobody or not known */ };
+
+struct report_module { struct str path, build_id, disk_build_id, file; uint64_t start, end; const char *symbols; /* "full" "dynsym" "none" "mismatch" */ };
+
+struct report_problem {
+	enum problem id;
+	const char *code;          /* "PZ203" */
+	enum severity severity;
+	struct str message, hint;  /* hint s NULL: nothing lifts it */
+};
+
+enum verdict_kind { VERDICT_UNKNOWN, VERDICT_CRASH, VERDICT_STOPPED, VERDICT_SNAPSHOT };
+
+struct report {
+	struct arena *arena;
+	struct { struct str version; const char *const *features; /* NULL-terminated */ } tool;
+	struct {
+		struct str path;
+		const char *kind;          /* "core" "snapshot" */
+		uint64_t size, expected;   /* of the ELF core; expected > size: truncated */
+		uint64_t file_size;
+		bool complete;
+		bool consistent;           /* snapshot: all threads were stopped */
+		int64_t stopped_ns;        /* -1: not known */
+		struct str tool;           /* that wrote it */
+	} input;
+	struct {
+		int64_t pid, ppid, uid;    /* -1: not known */
+		struct str exe, cwd, args; /* args: sys.argv or the command line, joined by spaces */
+		struct str comm;
+		int64_t start_ns, dump_ns; /* CLOCK_REALTIME; 0: not known */
+	} process;
+	struct {
+		bool found;
+		struct str version;        /* "3.12.1" */
+		uint32_t hex;
+		bool debug, free_threaded;
+		struct str found_by, layout, executable;
+		struct str version_source;     /* "process" or "layout" */
+	} python;
+	struct {
+		enum verdict_kind kind;
+		bool likely;               /* else certain */
+		struct str title;          /* line 1 without its first word: "SIGSEGV: at address 0x0 (null pointer)" */
+		struct str word;           /* line 1's first word: CRASH STOPPED SNAPSHOT UNKNOWN */
+		int64_t tid;               /* the thread that matters; -1 */
+		size_t thread;             /* its index; (size_t)-1 */
+		struct { bool known; struct str name; int number, code; struct str code_name; bool has_addr; uint64_t addr; int64_t sender_pid; /* -1 */ } signal;
+		const struct report_frame *location; /* NULL if none */
+	} verdict;
+	struct VEC(struct report_interp) interps;
+	struct VEC(struct report_thread) threads;  /* the one that matters first */
+	struct VEC(struct report_group) groups;    /* in order of first thread */
+	struct VEC(struct report_module) modules;
+	struct VEC(struct report_problem) problems;
+};
+
+struct report *report_new(void);
+void report_free(struct report *r);                /* takes NULL */
+/* Adds a problem once: the same id with the same text is not added twice.  Text and hint are problems.def's formats,
+ * which take the arguments in order (text's first, then hint's). */
+void report_problem(struct report *r, enum problem id, ...);
+/* Fold repetitions of up to 8 frames: frames[0..n) oldest first -> runs in the arena; equal means the same pointer. */
+void report_fold(struct report *r, const struct report_frame *const *frames, size_t n, const struct report_run **ret, size_t *ret_n);
+/* Fill groups: threads with the same frames (function, file, line, in order), state and interpreter of no matter. Linear in frames. */
+void report_group(struct report *r);
+
+#endif

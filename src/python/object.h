@@ -1,0 +1,32 @@
+/* Views of objects: what they are by type flags and identity, ints, text, sequences, dictionaries, attributes. */
+#ifndef PYTHON_OBJECT_H
+#define PYTHON_OBJECT_H
+
+#include "python/py.h"
+
+enum object_kind { O_OTHER, O_STR, O_BYTES, O_INT, O_TUPLE, O_LIST, O_DICT, O_TYPE, O_EXCEPTION };
+struct object {
+	const struct py *py;
+	addr_t addr, type;
+	uint8_t kind;             /* by tp_flags' fast-subclass bits (Include/object.h) */
+};
+int object_at(const struct py *py, addr_t addr, struct object *ret) MUST_CHECK;
+/* int -> 64 bits; ERR_LIMIT when it does not fit. */
+int object_int(const struct object *o, int64_t *ret) MUST_CHECK;
+/* str -> UTF-8, at most max code points; lone surrogates as \udNNN text.  *total (may be NULL): length in code points. */
+int object_text(const struct object *o, struct arena *a, size_t max, struct str *ret, uint64_t *total) MUST_CHECK;
+int object_bytes(const struct object *o, struct arena *a, size_t max, struct blob *ret, uint64_t *total) MUST_CHECK;
+/* tuple, list. */
+int object_length(const struct object *o, uint64_t *ret) MUST_CHECK;
+int object_item(const struct object *o, uint64_t i, addr_t *ret) MUST_CHECK;
+/* dict: a bounded walk over the entries that are alive. */
+struct dict_walk { const struct py *py; addr_t keys, values, entries; uint64_t i, n; uint8_t shape; };
+int dict_begin(const struct py *py, addr_t dict, struct dict_walk *ret) MUST_CHECK;
+int dict_next(struct dict_walk *w, addr_t *key, addr_t *value) MUST_CHECK; /* 1, 0 at the end, <0 */
+int dict_get(const struct py *py, addr_t dict, const char *key, addr_t *ret) MUST_CHECK; /* by str (or 2.7 bytes) key; ERR_ABSENT */
+/* An instance attribute kept in the instance (dict, split or inline values); not from the class. ERR_ABSENT. */
+int object_attr(const struct object *o, const char *name, addr_t *ret) MUST_CHECK;
+/* tp_name of a type if it can be read: heap types always, static types where .rodata is there. */
+int type_name(const struct py *py, addr_t type, struct arena *a, struct str *ret) MUST_CHECK;
+
+#endif

@@ -1,0 +1,96 @@
+/*
+ * CPython's runtime in an image: interpreters, thread states, frames, code.  Reads only; allocates only from the arena
+ * passed in.  Every walk is bounded and notices cycles.
+ */
+#ifndef PYTHON_PY_H
+#define PYTHON_PY_H
+
+#include "module/module.h"
+#include "python/layout.h"
+
+/* Types known by identity, from dictionaries in the heap; 0: not known. */
+struct py_types {
+	addr_t type, object, str, bytes, int_, dict, tuple, list, function, code, module, float_, bool_, none_type, set, none;
+};
+
+/* One runtime that is alive in the process.  Borrows img and mods. */
+struct py {
+	struct image *img;
+	struct modules *mods;
+	struct layout layout;
+	addr_t runtime;           /* _PyRuntime; 0 where the versions before 3.7 or the search found none */
+	addr_t interp_head;       /* the first interpreter state */
+	uint32_t version;         /* full PY_VERSION_HEX as the process says (sys.hexversion, Py_Version or debug offsets) */
+	bool version_exact;       /* false: taken from the layout */
+	char version_text[32];    /* "3.12.1", "3.14.0rc2" */
+	const char *found_by;     /* "symbol", "section", "dynamic", "cookie", "head_code", "search" */
+	bool free_threaded, debug_build;
+	unsigned self_taken, self_differ; /* fields from _Py_DebugOffsets, and those that disagree with the table */
+	bool table_older;         /* the newest table is older than this version; its own debug offsets are used */
+	struct py_types types;
+};
+
+/* Overrules: python_version 0 and layout_text NULL when not given. */
+struct py_options {
+	uint32_t python_version;
+	struct str layout_text;   /* --layout FILE's content */
+	addr_t hint_runtime;      /* try this first; verified like any other */
+};
+/*
+ * Find the runtime, choose and prove a layout.  ERR_NOPYTHON: nothing of CPython found (err->why says what was tried);
+ * ERR_UNSUPPORTED: a Python is there but no layout fits (err->msg lists each layout tried and the check that failed).
+ */
+int py_open(struct image *img, struct modules *mods, const struct py_options *opt, struct arena *a, struct py **ret, struct err *err) MUST_CHECK;
+
+/* A bounded walk over a linked list; limit counts entries, mark is Brent's tortoise for cycles. */
+struct walk {
+	const struct py *py;
+	addr_t next, mark;
+	unsigned long n, limit, lap;
+};
+struct py_interp { addr_t addr; int64_t id; bool main; addr_t gil_holder /* thread state; 0: nobody */; bool gil_known; bool gil_locked; };
+struct py_thread {
+	addr_t addr, interp, frame;
+	uint64_t ident;           /* pthread_t, as threading.get_ident() */
+	uint64_t id;              /* unique in its interpreter */
+	pid_t tid;                /* the kernel's; 0 if no thread of the image matches */
+	bool stale;               /* has an id, but no thread of the image matches: it was lost over fork or ended */
+	bool holds_gil;
+};
+struct py_frame {
+	addr_t addr, code;        /* code 0: a shim or something that is not a code object */
+	int64_t lasti;            /* byte offset of the instruction in co_code; -1: not started */
+	uint8_t owner;            /* as the owner field, 0 where there is none */
+	bool shim;                /* no Python code of its own: not shown */
+	bool entry;               /* the first frame of a run of the evaluation loop (C called Python here) */
+};
+enum { PY_MAX_INTERPS = 100000, PY_MAX_THREADS = 1000000, PY_MAX_FRAMES = 10000000 };
+struct walk py_interps(const struct py *py);
+struct walk py_threads(const struct py *py, const struct py_interp *in);
+struct walk py_frames(const struct py *py, addr_t first);
+/* 1 got one, 0 the end, <0 broken here: ERR_FAULT, ERR_CORRUPT (cycle or nonsense), ERR_LIMIT. */
+int py_next_interp(struct walk *w, struct py_interp *ret) MUST_CHECK;
+int py_next_thread(struct walk *w, struct py_thread *ret) MUST_CHECK;
+int py_next_frame(struct walk *w, struct py_frame *ret) MUST_CHECK;
+
+struct py_code { addr_t addr; struct str name, qualname /* s NULL before 3.11 */, file; int firstlineno; };
+struct position { int line, end_line, col, end_col; }; /* lines from 1; columns from 0 in UTF-8 bytes; -1: not known */
+/* Names are whole up to 64 KiB; text goes to the arena.  Callers keep a cache by address. */
+int py_code_read(const struct py *py, addr_t code, struct arena *a, struct py_code *ret) MUST_CHECK;
+int py_code_position(const struct py *py, addr_t code, int64_t lasti, struct position *ret) MUST_CHECK;
+
+/* threading._active of sys.modules['threading']: ident -> name.  Calls got for each; returns how many or ERR_ABSENT (threading not imported). */
+int py_thread_names(const struct py *py, const struct py_interp *in, struct arena *a,
+		    void (*got)(void *arg, uint64_t ident, struct str name), void *arg) MUST_CHECK;
+/* The ident of the main thread as the runtime records it, else of threading._main_thread; ERR_ABSENT. */
+int py_main_ident(const struct py *py, uint64_t *ret) MUST_CHECK;
+/* sys.argv joined by spaces and sys.executable; s == NULL where not found. */
+void py_argv(const struct py *py, const struct py_interp *in, struct arena *a, struct str *argv, struct str *executable);
+
+/*
+ * The live part of a frame's value stack, bottom first, as object addresses (tags removed; 0 for NULL slots).
+ * *sure is false where the depth is a lower bound from the code (the frame was executing).  Returns the count or ERR_*.
+ */
+int py_frame_stack(const struct py *py, const struct py_frame *f, addr_t *ret, size_t max, bool *sure) MUST_CHECK;
+
+#endif

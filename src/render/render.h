@@ -1,0 +1,24 @@
+/* A report -> text, JSON, SVG.  Renderers know only the model. */
+#ifndef RENDER_RENDER_H
+#define RENDER_RENDER_H
+
+#include <stdio.h>
+
+#include "model/report.h"
+
+struct render_options {
+	bool color;
+	unsigned width;           /* columns of the terminal; 0: no limit */
+	uint64_t frames;          /* at most so many a thread, first and last half kept; 0: all */
+};
+struct renderer {
+	const char *name, *suffix;         /* "json", ".json" */
+	int (*render)(const struct report *r, const struct render_options *opt, FILE *out); /* 0 or ERR_IO */
+	/* Of one thread by index, for "--format X -o DIR/"; NULL: the renderer draws only whole reports. */
+	int (*render_thread)(const struct report *r, size_t thread, const struct render_options *opt, FILE *out);
+};
+extern const struct renderer *const renderers[]; /* NULL-terminated */
+const struct renderer *renderer_find(const char *name);
+const struct renderer *renderer_for_file(const char *path); /* by suffix; NULL if none fits */
+
+#endif

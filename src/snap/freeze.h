@@ -1,0 +1,21 @@
+/* Stop every thread of a process, read its registers, and let it go on every way out. */
+#ifndef SNAP_FREEZE_H
+#define SNAP_FREEZE_H
+
+#include "image/image.h"
+
+struct freeze_options {
+	unsigned max_pause_ms;   /* let go and fail after that long; 0: no limit */
+	unsigned deadline_ms;    /* to stop all threads; 0: 10 s */
+};
+struct frozen;               /* all threads are ptrace-stopped while this exists */
+
+/* ERR_PERM, ERR_GONE, ERR_TRACED, ERR_LIMIT (not all threads could be stopped in time); the target runs on after a failure. */
+int freeze(pid_t pid, const struct freeze_options *opt, struct frozen **ret, struct err *err) MUST_CHECK;
+/* The register notes of all threads, the chosen thread (the leader) first; valid until frozen_free. */
+size_t frozen_threads(const struct frozen *f, const struct thread **ret);
+int64_t frozen_elapsed_ns(const struct frozen *f);  /* since the first thread was stopped */
+int64_t thaw(struct frozen *f);                     /* lets all go; returns how long the target was stopped, ns; idempotent */
+void frozen_free(struct frozen *f);                 /* thaws first; takes NULL */
+
+#endif
