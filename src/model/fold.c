@@ -1,0 +1,151 @@
+/* Stacks made small: repetitions within one (runs), and threads whose stacks are the same (groups). */
+#include "model/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PERIOD_MAX = 8 };
+
+/* How many frames from i on are the ones `period` later. */
+static size_t matching(const struct report_frame *const *frames, size_t n, size_t i, size_t period)
+{
+	size_t k = i;
+	while (k + period < n && frames[k] == frames[k + period])
+		k++;
+	return k - i;
+}
+
+/* Worth it where at least three lines are saved for the one that says so, and nothing less than three rounds. */
+static bool worth_folding(size_t period, size_t rounds)
+{
+	return rounds >= 3 && (rounds - 1) * period >= 3;
+}
+
+struct run_list VEC(struct report_run);
+
+static void push_run(struct report *r, struct run_list *runs, const struct report_frame *const *frames, size_t n, uint64_t repeat)
+{
+	if (n)
+		*vec_push(runs) = (struct report_run){ arena_dup(r->arena, frames, n * sizeof *frames), n, repeat };
+}
+
+/*
+ * Greedy from the oldest frame: of the periods that repeat here, the one that covers most, the shortest of equals.  Linear: what is
+ * compared is either covered, and passed over, or shorter than two rounds of a short period.
+ */
+void report_fold(struct report *r, const struct report_frame *const *frames, size_t n, const struct report_run **ret, size_t *ret_n)
+{
+	struct run_list runs = { 0 };
+	size_t plain = 0; /* where the frames that are not in a run yet begin */
+	for (size_t i = 0; i < n;) {
+		size_t best = 0, rounds = 0;
+		for (size_t period = 1; period <= PERIOD_MAX; period++) {
+			size_t here = matching(frames, n, i, period) / period + 1;
+			if (worth_folding(period, here) && here * period > rounds * best) {
+				best = period;
+				rounds = here;
+			}
+		}
+		if (!best) {
+			i++;
+			continue;
+		}
+		push_run(r, &runs, frames + plain, i - plain, 1);
+		push_run(r, &runs, frames + i, best, rounds);
+		i += best * rounds;
+		plain = i;
+	}
+	push_run(r, &runs, frames + plain, n - plain, 1);
+	*ret = runs.n ? arena_dup(r->arena, runs.p, runs.n * sizeof *runs.p) : NULL;
+	*ret_n = runs.n;
+	vec_free(&runs);
+}
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+	h = (h ^ v) * 0x9e3779b97f4a7c15u;
+	return h ^ h >> 29;
+}
+
+static uint64_t hash_str(uint64_t h, struct str s)
+{
+	for (; s.len >= 8; s.s += 8, s.len -= 8) {
+		uint64_t eight;
+		memcpy(&eight, s.s, 8);
+		h = mix(h, eight);
+	}
+	uint64_t rest = s.len;
+	for (size_t i = 0; i < s.len; i++)
+		rest = rest << 8 | (uint8_t)s.s[i];
+	return mix(h, rest);
+}
+
+static bool frame_same(const struct report_frame *a, const struct report_frame *b)
+{
+	return a == b || (a->python == b->python && a->at.line == b->at.line && str_eq(a->function, b->function) && str_eq(a->file, b->file) &&
+			  str_eq(a->module, b->module));
+}
+
+static uint64_t stack_hash(const struct report_thread *t)
+{
+	uint64_t h = mix(t->n_frames, t->broken.s != NULL);
+	for (size_t i = 0; i < t->n_runs; i++) {
+		h = mix(h, t->runs[i].repeat);
+		for (size_t k = 0; k < t->runs[i].n; k++) {
+			const struct report_frame *f = t->runs[i].frames[k];
+			h = hash_str(hash_str(mix(h, (uint64_t)f->at.line << 1 | f->python), f->function), f->file);
+		}
+	}
+	return h;
+}
+
+static bool stack_same(const struct report_thread *a, const struct report_thread *b)
+{
+	if (a->n_frames != b->n_frames || a->n_runs != b->n_runs || !a->broken.s != !b->broken.s)
+		return false;
+	for (size_t i = 0; i < a->n_runs; i++) {
+		if (a->runs[i].n != b->runs[i].n || a->runs[i].repeat != b->runs[i].repeat)
+			return false;
+		for (size_t k = 0; k < a->runs[i].n; k++)
+			if (!frame_same(a->runs[i].frames[k], b->runs[i].frames[k]))
+				return false;
+	}
+	return true;
+}
+
+void report_group(struct report *r)
+{
+	size_t n = r->threads.n, room = 16;
+	while (room < n * 2)
+		room *= 2;
+	r->groups.n = 0;
+	/* Open addressing over the groups; a slot holds a group's number + 1 and its first thread's hash. */
+	struct slot { uint64_t hash; size_t group; };
+	CLEANUP(cleanup_free) struct slot *slots = xcalloc(room, sizeof *slots);
+	for (size_t i = 0; i < n; i++) {
+		struct report_thread *t = &r->threads.p[i];
+		uint64_t hash = stack_hash(t);
+		size_t at = hash & (room - 1);
+		while (slots[at].group && (slots[at].hash != hash || !stack_same(t, &r->threads.p[r->groups.p[slots[at].group - 1].threads[0]])))
+			at = (at + 1) & (room - 1);
+		if (!slots[at].group) {
+			/* The list gets its real room below; until then it stands for its first thread. */
+			size_t *first = arena_alloc(r->arena, sizeof *first);
+			*first = i;
+			*vec_push(&r->groups) = (struct report_group){ first, 0 };
+			slots[at] = (struct slot){ hash, r->groups.n };
+		}
+		t->group = slots[at].group - 1;
+		r->groups.p[t->group].n++;
+	}
+	size_t *lists = n ? arena_alloc(r->arena, n * sizeof *lists) : NULL;
+	for (size_t g = 0, start = 0; g < r->groups.n; g++) {
+		r->groups.p[g].threads = lists + start;
+		start += r->groups.p[g].n;
+		r->groups.p[g].n = 0;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct report_group *g = &r->groups.p[r->threads.p[i].group];
+		lists[(size_t)(g->threads - lists) + g->n++] = i;
+	}
+}
