@@ -4,6 +4,8 @@
 
 #include "image/image.h"
 
+enum { PZ_FORMAT = 1 };   /* the format written here, and the newest that is read */
+
 /* One load of the core to be written: filesz bytes will come through pz_write; memsz - filesz are absent. */
 struct pz_load {
 	addr_t start;
@@ -15,30 +17,43 @@ struct pz_note {
 	uint32_t type;
 	struct blob desc;
 };
-/* Everything that comes before memory; borrowed until pz_finish. loads sorted by start, not overlapping. */
+/* Everything that comes before memory; borrowed until pz_begin returns. loads sorted by start, not overlapping. */
 struct pz_plan {
 	struct abi abi;
 	const struct pz_note *notes;
 	size_t n_notes;
 	const struct pz_load *loads;
 	size_t n_loads;
-	int level;            /* zlib 0..9 */
+	int level;            /* zlib 0..9; 1 is isa-l's where that is built in */
 	unsigned jobs;        /* worker threads that compress; 0: one per CPU, at most 4 */
 };
 /* Type numbers of owner "PYSNAP". */
 enum { PZ_NOTE_INFO = 1 /* JSON, one object: formats/pz.md */, PZ_NOTE_LOST = 2 /* u64 start, u64 end, u32 errno, u32 why; repeated */ };
+enum { PZ_INFO_MAX = 4 << 20 };   /* bytes of PZ_NOTE_INFO; longer ones are not read */
+enum pz_why { PZ_WHY_UNREADABLE = 1, PZ_WHY_DONTDUMP = 2, PZ_WHY_DEVICE = 3, PZ_WHY_OPTION = 4, PZ_WHY_VANISHED = 5 };
 
 struct pz_writer;
-/* Forward-only on fd (a pipe will do): headers and notes go out first, then pz_write in load order. */
+/*
+ * Forward-only on fd (a pipe will do): headers and notes go out first, then pz_write in load order, each load's filesz
+ * bytes right after those of the one before (padding between loads is added here).  The first failure sticks:
+ * later calls return it again, and pz_finish has its text.  SIGPIPE is the caller's to ignore.
+ */
 int pz_begin(int fd, const struct pz_plan *plan, struct pz_writer **ret, struct err *err) MUST_CHECK;
 int pz_write(struct pz_writer *w, const void *buf, size_t len) MUST_CHECK; /* the next bytes of the loads, in address order */
 int pz_zero(struct pz_writer *w, uint64_t len) MUST_CHECK;                 /* the same for zeros */
-int pz_finish(struct pz_writer *w, struct err *err) MUST_CHECK;            /* index, locator, end block; ERR_IO with errno's text */
+int pz_finish(struct pz_writer *w, struct err *err) MUST_CHECK;            /* index, locator, end block; ERR_IO with errno's text and errno set */
 uint64_t pz_written(const struct pz_writer *w);                            /* bytes on fd so far */
 void pz_close(struct pz_writer *w);                                        /* takes NULL; does not close fd */
 
-/* The payload of BGZF members as random-access bytes (the ELF core); *payload_size may exceed what is there if cut. */
+/*
+ * The payload of BGZF members as random-access bytes (the ELF core).  size is what complete members hold, so less than the
+ * core's own headers say if the file was cut.  A member that is damaged reads as ERR_CORRUPT, the others as ever.
+ */
 int bgzf_open(struct bytes *packed, struct bytes **ret, struct err *err) MUST_CHECK; /* takes over packed on success */
+bool bgzf_probe(struct bytes *packed);        /* does the first member's header look right? */
 bool bgzf_truncated(const struct bytes *b);   /* no end block, or the last member is cut */
+bool bgzf_indexed(const struct bytes *b);     /* found by its index, not by walking */
+uint32_t bgzf_format(const struct bytes *b);  /* of the locator; 0 if there is none */
+size_t bgzf_damaged(const struct bytes *b);   /* members found damaged so far */
 
 #endif
