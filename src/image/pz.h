@@ -5,6 +5,11 @@
 #include "image/image.h"
 
 enum { PZ_FORMAT = 1 };   /* the format written here, and the newest that is read */
+/* Sizes in bytes of the container's parts. */
+enum {
+	BGZF_HEAD = 18, BGZF_TAIL = 8, BGZF_MAX = 65536 /* of a member, and of its payload */, BGZF_END = 28,
+	PZ_PAGE = 4096, PZ_INDEX_ENTRY = 4, PZ_LOCATOR = 48, PZ_LOCATOR_MEMBER = BGZF_HEAD + 5 + PZ_LOCATOR + BGZF_TAIL,
+};
 
 /* One load of the core to be written: filesz bytes will come through pz_write; memsz - filesz are absent. */
 struct pz_load {
