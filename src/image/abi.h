@@ -27,10 +27,15 @@ bool abi_known(const struct abi *abi);                 /* is there a row in regi
 const char *abi_name(const struct abi *abi);           /* "x86_64", "aarch64", ..., or "machine N" words for an unknown one */
 /* NT_PRSTATUS's pr_reg (bytes of the target's elf_gregset_t) -> regs. ERR_UNSUPPORTED, ERR_CORRUPT. */
 int abi_regs(const struct abi *abi, struct blob gregs, struct regs *ret) MUST_CHECK;
+/* What other notes of the thread add to regs: NT_386_TLS, NT_ARM_TLS, NT_ARM_SYSTEM_CALL, ...; ERR_ABSENT if type adds nothing. */
+int abi_regs_note(const struct abi *abi, uint32_t type, struct blob desc, struct regs *regs) MUST_CHECK;
+/* The inverse of abi_name and where a register is in pr_reg, by its name in registers.def; for builders of cores. */
+bool abi_by_name(const char *name, struct abi *ret);
+bool abi_register(const struct abi *abi, const char *name, size_t *ret_offset, size_t *ret_width);
 /* Where the parts of NT_PRSTATUS and NT_PRPSINFO are in this ABI (offsets in the note's descriptor), and sizes. */
 struct abi_notes {
 	size_t prstatus_size, pr_cursig, pr_pid, pr_reg, pr_reg_size;
-	size_t prpsinfo_size, pr_state, pr_uid, pr_gid, pr_ps_pid, pr_ppid, pr_fname, pr_psargs;
+	size_t prpsinfo_size, pr_state /* the letter, pr_sname */, pr_uid, pr_gid, pr_ps_pid, pr_ppid, pr_fname, pr_psargs;
 	uint8_t uid_width;
 };
 int abi_notes(const struct abi *abi, struct abi_notes *ret) MUST_CHECK;

@@ -36,6 +36,13 @@ enum image_kind { IMAGE_CORE, IMAGE_SNAPSHOT, IMAGE_LIVE };
 
 struct lost { addr_t start, end; };        /* memory that the file should hold and does not */
 
+/* A note as it came, for what the fields above do not have (formats/pz.md's own). */
+struct note {
+	struct blob owner;    /* without its NUL */
+	uint32_t type;
+	struct blob desc;
+};
+
 /* What the file says besides memory and threads.  All text is valid UTF-8; absent is NULL / 0 / false. */
 struct image_facts {
 	enum image_kind kind;
@@ -71,6 +78,7 @@ struct segment {
 	void *ctx;
 	uint64_t (*hole)(void *ctx, uint64_t offset); /* may be NULL; as bytes.hole */
 	bool from_file;                    /* laid beneath from a file on disk, not from the image itself */
+	uint64_t skip;                     /* kept by image.c: what was cut off its front, added to offset before read and hole */
 };
 enum lay { LAY_OVER, LAY_BENEATH };        /* LAY_OVER covers earlier ones; LAY_BENEATH fills holes only */
 
@@ -95,6 +103,7 @@ const struct abi *image_abi(const struct image *img);
 const struct image_facts *image_facts(const struct image *img);
 size_t image_threads(const struct image *img, const struct thread **ret);   /* the one that caused the dump first */
 size_t image_mappings(const struct image *img, const struct mapping **ret); /* sorted by start, not overlapping */
+size_t image_notes(const struct image *img, const struct note **ret);       /* of a file: in its order */
 size_t image_segments(const struct image *img, const struct segment **ret); /* sorted, not overlapping: what can be read */
 const struct mapping *image_mapping_at(const struct image *img, addr_t addr);
 const struct segment *image_segment_at(const struct image *img, addr_t addr);
@@ -114,14 +123,17 @@ int image_auxv(const struct image *img, uint64_t type, uint64_t *ret) MUST_CHECK
 
 /* For formats, overlays and tests: build an image. */
 struct image *image_new(struct abi abi);
+void image_set_abi(struct image *img, struct abi abi);   /* for a format, before it adds anything */
 struct arena *image_arena(struct image *img);            /* lives as long as the image */
 void image_own_bytes(struct image *img, struct bytes *b);/* closed with the image */
 void image_own(struct image *img, void *p, void (*close)(void *p)); /* called at close, in reverse order */
 struct image_facts *image_facts_mut(struct image *img);
 struct thread *image_add_thread(struct image *img);      /* zeroed; valid until the next one */
 struct mapping *image_add_mapping(struct image *img);    /* zeroed; image_settle sorts */
-int image_add_segment(struct image *img, const struct segment *seg, enum lay where);
+int image_add_segment(struct image *img, const struct segment *seg, enum lay where) MUST_CHECK; /* ERR_CORRUPT: wraps around */
 void image_add_lost(struct image *img, addr_t start, addr_t end);
+struct note *image_add_note(struct image *img);          /* zeroed; blobs live as long as the image */
+void image_forget(struct image *img);                    /* drop the page cache: a live process has run since */
 void image_settle(struct image *img);                    /* after the last add: sorts, drops overlaps; called by image_open_bytes too */
 
 #endif

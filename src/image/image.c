@@ -1,0 +1,674 @@
+/*
+ * The address space: segments in order, the page cache, every read; and the parts of an image that formats fill in.
+ *
+ * Segments are kept sorted and apart.  What is added out of order or over others waits in the same array until the
+ * next look-up, when one sweep settles who covers whom, so n segments cost n log n whatever their order.
+ */
+#include "image/image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	BLOCK_BITS = 14,
+	BLOCK = 1 << BLOCK_BITS,
+	SET_BITS = 6, /* 64 sets of 2: 2 MiB when all are in use */
+	NEIGHBOURS = 8, /* touching segments that one block is put together from, each way */
+	PAGE = 4096,
+	BIG = 1 << 20, /* at most read at once past the cache */
+};
+
+/* Holds [lo, hi) of one block; lo == hi: nothing. Two ways, so that two islands of one block do not drive each other out. */
+struct block {
+	addr_t lo, hi;
+	uint8_t *data; /* BLOCK bytes; at data[0] is what is at the block's first address */
+};
+struct set {
+	struct block way[2];
+	unsigned victim;
+};
+
+struct owned {
+	void *p;
+	void (*close)(void *p);
+};
+
+const struct image_format *const image_formats[] = { &image_format_pz, &image_format_elf_core, NULL };
+
+struct image {
+	struct abi abi;
+	struct image_facts facts;
+	struct arena *arena;
+	struct VEC(struct owned) owned;
+	struct VEC(struct thread) threads;
+	struct VEC(struct mapping) mappings;
+	struct VEC(struct lost) lost;
+	struct VEC(struct note) notes;
+	struct VEC(struct segment) segments;
+	struct VEC(int64_t) prio;   /* of the segment of the same number: who is higher covers */
+	int64_t n_over, n_beneath;
+	bool unsettled;
+	size_t hit;                 /* the segment that was found last */
+	struct set sets[1 << SET_BITS];
+};
+
+/* --- making and closing --- */
+
+struct image *image_new(struct abi abi)
+{
+	struct image *img = xcalloc(1, sizeof *img);
+	img->abi = abi;
+	img->arena = arena_new();
+	img->facts.stopped_ns = -1;
+	img->facts.pid = img->facts.ppid = img->facts.uid = -1;
+	img->facts.siginfo.pid = img->facts.siginfo.uid = -1;
+	return img;
+}
+
+void image_set_abi(struct image *img, struct abi abi)
+{
+	img->abi = abi;
+}
+
+void image_close(struct image *img)
+{
+	if (!img)
+		return;
+	while (img->owned.n) {
+		struct owned o = img->owned.p[--img->owned.n];
+		o.close(o.p);
+	}
+	for (size_t i = 0; i < 1 << SET_BITS; i++)
+		for (size_t w = 0; w < 2; w++)
+			free(img->sets[i].way[w].data);
+	vec_free(&img->owned);
+	vec_free(&img->threads);
+	vec_free(&img->mappings);
+	vec_free(&img->lost);
+	vec_free(&img->notes);
+	vec_free(&img->segments);
+	vec_free(&img->prio);
+	arena_free(img->arena);
+	free(img);
+}
+
+struct arena *image_arena(struct image *img)
+{
+	return img->arena;
+}
+
+void image_own(struct image *img, void *p, void (*close)(void *p))
+{
+	*vec_push(&img->owned) = (struct owned){ p, close };
+}
+
+static void close_bytes(void *p)
+{
+	bytes_close(p);
+}
+
+void image_own_bytes(struct image *img, struct bytes *b)
+{
+	image_own(img, b, close_bytes);
+}
+
+/* --- opening --- */
+
+static int not_ours(struct bytes *b, struct err *err)
+{
+	uint8_t head[6];
+	size_t len = b->size < sizeof head ? (size_t)b->size : sizeof head;
+	if (bytes_read(b, 0, head, len) < 0)
+		return err_set(err, ERR_IO, "cannot read %s", b->name);
+	if (len == 0) {
+		err_set(err, ERR_UNSUPPORTED, "%s is empty", b->name);
+		err_why(err, "the disk may have been full, or ulimit -c too small");
+		err_hint(err, "write the core again");
+		return ERR_UNSUPPORTED;
+	}
+	static const struct { uint8_t magic[6]; size_t len; const char *name, *unpack; } packed[] = {
+		{ { 0x1f, 0x8b }, 2, "gzip", "gzip -dc" },
+		{ { 0x28, 0xb5, 0x2f, 0xfd }, 4, "zstd", "zstd -dc" },
+		{ { 0xfd, '7', 'z', 'X', 'Z', 0 }, 6, "xz", "xz -dc" },
+		{ { 0x04, 0x22, 0x4d, 0x18 }, 4, "lz4", "lz4 -dc" },
+	};
+	for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+		if (len >= packed[i].len && memcmp(head, packed[i].magic, packed[i].len) == 0) {
+			err_set(err, ERR_UNSUPPORTED, "%s is compressed with %s and not a snapshot", b->name, packed[i].name);
+			err_hint(err, "%s %s > core", packed[i].unpack, b->name);
+			return ERR_UNSUPPORTED;
+		}
+	struct sb text = { 0 };
+	for (size_t i = 0; i < len && i < 4; i++) {
+		if (head[i] >= 0x20 && head[i] < 0x7f && head[i] != '"' && head[i] != '\\')
+			sb_char(&text, (char)head[i]);
+		else
+			sb_printf(&text, "\\x%02x", head[i]);
+	}
+	struct str starts = sb_view(&text);
+	err_set(err, ERR_UNSUPPORTED, "%s is not a core or a snapshot (it starts with \"" STR_FMT "\")", b->name, STR_ARG(starts));
+	err_hint(err, "the core file itself; \"file %s\" says what it is", b->name);
+	sb_free(&text);
+	return ERR_UNSUPPORTED;
+}
+
+int image_open_bytes(struct bytes *b, struct image **ret, struct err *err)
+{
+	const struct image_format *format = NULL;
+	for (size_t i = 0; image_formats[i] && !format; i++)
+		if (image_formats[i]->probe(b))
+			format = image_formats[i];
+	struct image *img = NULL;
+	int rc;
+	if (format) {
+		img = image_new((struct abi){ 0 });
+		img->facts.size = img->facts.expected = img->facts.file_size = b->size;
+		rc = format->load(b, img, err);
+	} else {
+		rc = not_ours(b, err);
+	}
+	if (rc < 0) {
+		image_close(img);
+		bytes_close(b);
+		return rc;
+	}
+	image_settle(img);
+	*ret = img;
+	return 0;
+}
+
+int image_open(const char *path, struct image **ret, struct err *err)
+{
+	struct bytes *b;
+	int rc = bytes_open(path, &b, err);
+	return rc < 0 ? rc : image_open_bytes(b, ret, err);
+}
+
+/* --- parts --- */
+
+const struct abi *image_abi(const struct image *img)
+{
+	return &img->abi;
+}
+
+struct image_facts *image_facts_mut(struct image *img)
+{
+	return &img->facts;
+}
+
+struct thread *image_add_thread(struct image *img)
+{
+	return vec_push(&img->threads);
+}
+
+struct mapping *image_add_mapping(struct image *img)
+{
+	return vec_push(&img->mappings);
+}
+
+struct note *image_add_note(struct image *img)
+{
+	return vec_push(&img->notes);
+}
+
+void image_add_lost(struct image *img, addr_t start, addr_t end)
+{
+	if (start < end)
+		*vec_push(&img->lost) = (struct lost){ start, end };
+}
+
+size_t image_threads(const struct image *img, const struct thread **ret)
+{
+	*ret = img->threads.p;
+	return img->threads.n;
+}
+
+size_t image_mappings(const struct image *img, const struct mapping **ret)
+{
+	*ret = img->mappings.p;
+	return img->mappings.n;
+}
+
+size_t image_notes(const struct image *img, const struct note **ret)
+{
+	*ret = img->notes.p;
+	return img->notes.n;
+}
+
+/* The facts point to the list of what is lost, which may have moved. */
+const struct image_facts *image_facts(const struct image *img)
+{
+	struct image *mut = (struct image *)img;
+	mut->facts.lost = img->lost.p;
+	mut->facts.n_lost = img->lost.n;
+	return &img->facts;
+}
+
+const struct mapping *image_mapping_at(const struct image *img, addr_t addr)
+{
+	size_t from = 0, to = img->mappings.n;
+	while (from < to) {
+		size_t mid = from + (to - from) / 2;
+		if (img->mappings.p[mid].end <= addr)
+			from = mid + 1;
+		else
+			to = mid;
+	}
+	return from < img->mappings.n && img->mappings.p[from].start <= addr ? &img->mappings.p[from] : NULL;
+}
+
+int image_auxv(const struct image *img, uint64_t type, uint64_t *ret)
+{
+	struct cursor c = cursor_of(img->facts.auxv.p, img->facts.auxv.len, img->abi.big_endian);
+	uint64_t t, v;
+	while (cursor_uint(&c, img->abi.width, &t) == 0 && cursor_uint(&c, img->abi.width, &v) == 0) {
+		if (t == type) {
+			*ret = v;
+			return 0;
+		}
+		if (t == 0) /* AT_NULL */
+			break;
+	}
+	return ERR_ABSENT;
+}
+
+/* --- segments --- */
+
+int image_add_segment(struct image *img, const struct segment *seg, enum lay where)
+{
+	uint64_t end;
+	if (!add_fits(seg->start, seg->size, &end) || (img->abi.width == 4 && end > (uint64_t)1 << 32))
+		return ERR_CORRUPT;
+	if (!seg->size)
+		return 0;
+	if (img->segments.n) {
+		const struct segment *last = &img->segments.p[img->segments.n - 1];
+		if (seg->start < last->start + last->size)
+			img->unsettled = true;
+	}
+	struct segment *s = vec_push(&img->segments);
+	*s = *seg;
+	s->skip = 0;
+	*vec_push(&img->prio) = where == LAY_OVER ? ++img->n_over : -++img->n_beneath;
+	image_forget(img);
+	return 0;
+}
+
+struct piece {
+	struct segment seg;
+	int64_t prio;
+};
+
+static int by_start(const void *a, const void *b)
+{
+	const struct piece *x = a, *y = b;
+	return x->seg.start < y->seg.start ? -1 : x->seg.start > y->seg.start ? 1 : x->prio > y->prio ? -1 : x->prio < y->prio;
+}
+
+/* A heap of pieces by priority, the highest on top. */
+struct heap {
+	const struct piece **p;
+	size_t n;
+};
+
+static void heap_push(struct heap *h, const struct piece *x)
+{
+	size_t i = h->n++;
+	for (; i && h->p[(i - 1) / 2]->prio < x->prio; i = (i - 1) / 2)
+		h->p[i] = h->p[(i - 1) / 2];
+	h->p[i] = x;
+}
+
+static void heap_pop(struct heap *h)
+{
+	const struct piece *x = h->p[--h->n];
+	size_t i = 0;
+	for (size_t kid; (kid = 2 * i + 1) < h->n; i = kid) {
+		if (kid + 1 < h->n && h->p[kid + 1]->prio > h->p[kid]->prio)
+			kid++;
+		if (h->p[kid]->prio <= x->prio)
+			break;
+		h->p[i] = h->p[kid];
+	}
+	h->p[i] = x;
+}
+
+static addr_t end_of(const struct segment *s)
+{
+	return s->start + s->size; /* fits: image_add_segment has checked */
+}
+
+static void emit(struct image *img, const struct piece *x, addr_t from, addr_t to)
+{
+	if (img->segments.n && img->prio.p[img->prio.n - 1] == x->prio && end_of(&img->segments.p[img->segments.n - 1]) == from) {
+		img->segments.p[img->segments.n - 1].size += to - from;
+		return;
+	}
+	struct segment *s = vec_push(&img->segments);
+	*s = x->seg;
+	s->skip += from - x->seg.start;
+	s->start = from;
+	s->size = to - from;
+	*vec_push(&img->prio) = x->prio;
+}
+
+/* Sweep over all pieces by address; at each place the one of the highest priority is what can be read. */
+static void settle_segments(struct image *img)
+{
+	if (!img->unsettled)
+		return;
+	size_t n = img->segments.n;
+	struct piece *all = xcalloc(n, sizeof *all);
+	for (size_t i = 0; i < n; i++)
+		all[i] = (struct piece){ img->segments.p[i], img->prio.p[i] };
+	qsort(all, n, sizeof *all, by_start);
+	struct heap heap = { xcalloc(n, sizeof(*heap.p)), 0 };
+	img->segments.n = img->prio.n = 0;
+	size_t next = 0;
+	addr_t at = 0;
+	while (next < n || heap.n) {
+		if (heap.n && end_of(&heap.p[0]->seg) <= at) {
+			heap_pop(&heap);
+			continue;
+		}
+		if (!heap.n && all[next].seg.start > at)
+			at = all[next].seg.start;
+		if (next < n && all[next].seg.start <= at) {
+			heap_push(&heap, &all[next++]);
+			continue;
+		}
+		addr_t stop = end_of(&heap.p[0]->seg);
+		if (next < n && all[next].seg.start < stop)
+			stop = all[next].seg.start;
+		emit(img, heap.p[0], at, stop);
+		at = stop;
+	}
+	free(heap.p);
+	free(all);
+	img->unsettled = false;
+	img->hit = 0;
+}
+
+size_t image_segments(const struct image *img, const struct segment **ret)
+{
+	settle_segments((struct image *)img); /* how it is kept is not part of its value */
+	*ret = img->segments.p;
+	return img->segments.n;
+}
+
+/* The number of the first segment that ends after addr; segments.n if none. */
+static size_t segment_from(struct image *img, addr_t addr)
+{
+	settle_segments(img);
+	size_t from = 0, to = img->segments.n;
+	const struct segment *s = img->segments.p;
+	if (img->hit < to && s[img->hit].start <= addr) {
+		if (addr < end_of(&s[img->hit]))
+			return img->hit;
+		from = img->hit + 1;
+	}
+	while (from < to) {
+		size_t mid = from + (to - from) / 2;
+		if (end_of(&s[mid]) <= addr)
+			from = mid + 1;
+		else
+			to = mid;
+	}
+	if (from < img->segments.n)
+		img->hit = from;
+	return from;
+}
+
+const struct segment *image_segment_at(const struct image *img, addr_t addr)
+{
+	size_t i = segment_from((struct image *)img, addr);
+	return i < img->segments.n && img->segments.p[i].start <= addr ? &img->segments.p[i] : NULL;
+}
+
+static int mapping_order(const void *a, const void *b)
+{
+	const struct mapping *x = a, *y = b;
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static int lost_order(const void *a, const void *b)
+{
+	const struct lost *x = a, *y = b;
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+void image_settle(struct image *img)
+{
+	settle_segments(img);
+	size_t n = 0;
+	struct mapping *m = img->mappings.p;
+	if (img->mappings.n)
+		qsort(m, img->mappings.n, sizeof *m, mapping_order);
+	for (size_t i = 0; i < img->mappings.n; i++)
+		if (m[i].start < m[i].end && (n == 0 || m[i].start >= m[n - 1].end))
+			m[n++] = m[i];
+	img->mappings.n = n;
+	n = 0;
+	struct lost *l = img->lost.p;
+	if (img->lost.n)
+		qsort(l, img->lost.n, sizeof *l, lost_order);
+	for (size_t i = 0; i < img->lost.n; i++) {
+		if (n && l[i].start <= l[n - 1].end)
+			l[n - 1].end = l[i].end > l[n - 1].end ? l[i].end : l[n - 1].end;
+		else
+			l[n++] = l[i];
+	}
+	img->lost.n = n;
+}
+
+/* --- reading --- */
+
+void image_forget(struct image *img)
+{
+	for (size_t i = 0; i < 1 << SET_BITS; i++)
+		for (size_t w = 0; w < 2; w++)
+			img->sets[i].way[w].lo = img->sets[i].way[w].hi = 0;
+}
+
+static struct set *set_of(struct image *img, addr_t addr)
+{
+	return &img->sets[(addr >> BLOCK_BITS) * 0x9e3779b97f4a7c15u >> (64 - SET_BITS)];
+}
+
+/* The cached block that has addr, or NULL. */
+static inline struct block *cached(struct image *img, addr_t addr)
+{
+	struct set *set = set_of(img, addr);
+	for (unsigned w = 0; w < 2; w++)
+		if (addr >= set->way[w].lo && addr < set->way[w].hi) {
+			set->victim = 1 - w;
+			return &set->way[w];
+		}
+	return NULL;
+}
+
+static inline const uint8_t *block_at(const struct block *b, addr_t addr)
+{
+	return b->data + (addr & (BLOCK - 1));
+}
+
+static int segment_read(const struct segment *s, addr_t addr, void *buf, size_t len)
+{
+	return s->read(s->ctx, s->skip + (addr - s->start), buf, len);
+}
+
+/* Puts what segment i and those that touch it have of addr's block into the cache; NULL if segment i cannot be read whole there. */
+static struct block *fill(struct image *img, size_t i, addr_t addr)
+{
+	const struct segment *s = img->segments.p;
+	addr_t first = addr & ~(addr_t)(BLOCK - 1), last = first + (BLOCK - 1);
+	struct set *set = set_of(img, addr);
+	struct block *b = &set->way[set->victim];
+	b->lo = b->hi = 0;
+	if (!b->data)
+		b->data = xmalloc(BLOCK);
+	addr_t lo = s[i].start > first ? s[i].start : first;
+	addr_t hi = end_of(&s[i]) - 1 < last ? end_of(&s[i]) : last + 1;
+	if (segment_read(&s[i], lo, b->data + (lo - first), hi - lo) < 0)
+		return NULL;
+	for (size_t k = i + 1; k < img->segments.n && k <= i + NEIGHBOURS && s[k].start == hi && hi <= last; k++) {
+		addr_t to = end_of(&s[k]) - 1 < last ? end_of(&s[k]) : last + 1;
+		if (segment_read(&s[k], hi, b->data + (hi - first), to - hi) < 0)
+			break;
+		hi = to;
+	}
+	for (size_t k = i; k-- > 0 && k + NEIGHBOURS >= i && end_of(&s[k]) == lo && lo > first;) {
+		addr_t from = s[k].start > first ? s[k].start : first;
+		if (segment_read(&s[k], from, b->data + (from - first), lo - from) < 0)
+			break;
+		lo = from;
+	}
+	b->lo = lo;
+	b->hi = hi;
+	set->victim = b == &set->way[0];
+	return b;
+}
+
+/* Up to len bytes from addr on, at least one if there is one; 0 if there is none. */
+static size_t read_piece(struct image *img, addr_t addr, void *buf, size_t len)
+{
+	struct block *b = cached(img, addr);
+	if (!b) {
+		size_t i = segment_from(img, addr);
+		if (i == img->segments.n || img->segments.p[i].start > addr)
+			return 0;
+		const struct segment *s = &img->segments.p[i];
+		uint64_t there = end_of(s) - addr;
+		size_t n = len < there ? len : (size_t)there;
+		b = fill(img, i, addr);
+		if (!b) { /* part of the block cannot be read: page by page what can */
+			size_t to_page = PAGE - (addr & (PAGE - 1));
+			n = n < to_page ? n : to_page;
+			return segment_read(s, addr, buf, n) == 0 ? n : 0;
+		}
+	}
+	size_t n = len < b->hi - addr ? len : (size_t)(b->hi - addr);
+	memcpy(buf, block_at(b, addr), n);
+	return n;
+}
+
+/* As read_piece, past the cache for what is longer than a block: 0 if it cannot be read whole. */
+static size_t read_big(struct image *img, addr_t addr, void *buf, size_t len)
+{
+	size_t i = segment_from(img, addr);
+	if (i == img->segments.n || img->segments.p[i].start > addr)
+		return 0;
+	uint64_t there = end_of(&img->segments.p[i]) - addr;
+	size_t n = len < there ? len : (size_t)there;
+	n = n < BIG ? n : BIG;
+	return n > BLOCK && segment_read(&img->segments.p[i], addr, buf, n) == 0 ? n : 0;
+}
+
+size_t image_read_some(struct image *img, addr_t addr, void *buf, size_t len)
+{
+	size_t got = 0, small_until = 0;
+	if (len > UINT64_MAX - addr)
+		len = (size_t)(UINT64_MAX - addr);
+	while (got < len) {
+		uint8_t *to = (uint8_t *)buf + got;
+		size_t n = 0;
+		if (len - got > BLOCK && got >= small_until && !cached(img, addr + got)) {
+			n = read_big(img, addr + got, to, len - got);
+			if (n == 0) /* damaged somewhere: what is whole in it, without trying the big read at every step */
+				small_until = got + BIG;
+		}
+		if (n == 0)
+			n = read_piece(img, addr + got, to, len - got);
+		if (n == 0)
+			break;
+		got += n;
+	}
+	return got;
+}
+
+/* Do segments that touch cover all of it? */
+static bool covered(struct image *img, addr_t addr, size_t len)
+{
+	uint64_t end;
+	if (!add_fits(addr, len, &end))
+		return false;
+	size_t i = segment_from(img, addr);
+	if (i == img->segments.n || img->segments.p[i].start > addr)
+		return false;
+	for (addr_t at = end_of(&img->segments.p[i]); at < end; at = end_of(&img->segments.p[i]))
+		if (++i == img->segments.n || img->segments.p[i].start != at)
+			return false;
+	return true;
+}
+
+int image_read(struct image *img, addr_t addr, void *buf, size_t len)
+{
+	struct block *b = cached(img, addr);
+	if (b && len <= b->hi - addr) {
+		memcpy(buf, block_at(b, addr), len);
+		return 0;
+	}
+	if (len == 0)
+		return 0;
+	return covered(img, addr, len) && image_read_some(img, addr, buf, len) == len ? 0 : ERR_FAULT;
+}
+
+int image_read_uint(struct image *img, addr_t addr, size_t width, uint64_t *ret)
+{
+	uint8_t buf[8];
+	if (width < 1 || width > 8)
+		return ERR_CORRUPT;
+	int rc = image_read(img, addr, buf, width);
+	if (rc < 0)
+		return rc;
+	uint64_t v = 0;
+	if (img->abi.big_endian)
+		for (size_t i = 0; i < width; i++)
+			v = v << 8 | buf[i];
+	else
+		for (size_t i = width; i-- > 0;)
+			v = v << 8 | buf[i];
+	*ret = v;
+	return 0;
+}
+
+int image_read_ptr(struct image *img, addr_t addr, addr_t *ret)
+{
+	return image_read_uint(img, addr, img->abi.width, ret);
+}
+
+int image_read_cstr(struct image *img, addr_t addr, char *buf, size_t max)
+{
+	if (max > INT32_MAX - 1)
+		max = INT32_MAX - 1;
+	for (size_t got = 0; got <= max;) {
+		size_t want = max + 1 - got < 128 ? max + 1 - got : 128;
+		if (addr + got < addr)
+			return ERR_FAULT;
+		size_t n = read_piece(img, addr + got, buf + got, want);
+		if (n == 0)
+			return ERR_FAULT;
+		const char *nul = memchr(buf + got, 0, n);
+		if (nul)
+			return (int)(nul - buf);
+		got += n;
+	}
+	buf[max] = '\0';
+	return ERR_LIMIT;
+}
+
+uint64_t image_skip(struct image *img, addr_t addr)
+{
+	size_t i = segment_from(img, addr);
+	if (i == img->segments.n) {
+		uint64_t left = (img->abi.width == 4 && addr <= UINT32_MAX ? UINT32_MAX : UINT64_MAX) - addr;
+		return left ? left : 1;
+	}
+	const struct segment *s = &img->segments.p[i];
+	if (addr < s->start)
+		return s->start - addr;
+	if (!s->hole)
+		return 0;
+	uint64_t n = s->hole(s->ctx, s->skip + (addr - s->start)), there = end_of(s) - addr;
+	return n < there ? n : there;
+}
