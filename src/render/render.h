@@ -9,7 +9,8 @@
 struct render_options {
 	bool color;
 	unsigned width;           /* columns of the terminal; 0: no limit */
-	uint64_t frames;          /* at most so many a thread, first and last half kept; 0: all */
+	uint64_t frames;          /* at most so many a thread, first and last half kept; 0: all.  JSON always has all, folded */
+	bool compact;             /* JSON: a report a line (several inputs) */
 };
 struct renderer {
 	const char *name, *suffix;         /* "json", ".json" */

@@ -1,0 +1,463 @@
+/* The report as text: verdict, facts, the thread that matters, the other threads with equal stacks once, limits. */
+#include "render/forms.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "render/stack.h"
+#include "render/words.h"
+
+/* The colours of Python 3.13's tracebacks, from the first eight. */
+static const char RED[] = "\033[31m", BOLD_RED[] = "\033[1;31m", MAGENTA[] = "\033[35m", YELLOW[] = "\033[33m",
+	BOLD_YELLOW[] = "\033[1;33m", BOLD_GREEN[] = "\033[1;32m", BOLD[] = "\033[1m", RESET[] = "\033[0m";
+
+struct text {
+	const struct report *r;
+	const struct render_options *opt;
+	FILE *out;
+	struct sb b; /* written out and emptied piece by piece */
+};
+
+static void color(struct text *t, const char *code)
+{
+	if (t->opt->color)
+		sb_bytes(&t->b, code, strlen(code));
+}
+
+static void flush(struct text *t)
+{
+	fwrite(t->b.s ? t->b.s : "", 1, t->b.len, t->out);
+	t->b.len = 0;
+}
+
+static size_t width(const struct text *t)
+{
+	return t->opt->width ? t->opt->width : 200;
+}
+
+/* Source lines and carets */
+
+enum { SOURCE_COLUMNS = 200 };
+
+static bool in_name(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || (unsigned char)c >= 0x80;
+}
+
+/*
+ * Where in the marked text Python's "^" begin: for a call or subscript of a plain dotted name its brackets, the name before them
+ * gets "~" (traceback._extract_caret_anchors_from_line_segment of 3.13 finds the same in the AST).  0: all is "^".
+ */
+static size_t anchor(struct str s)
+{
+	size_t open = 0;
+	while (open < s.len && in_name(s.s[open]))
+		open++;
+	if (!open || open >= s.len || (s.s[open] != '(' && s.s[open] != '['))
+		return 0;
+	size_t depth = 0;
+	for (size_t i = open; i < s.len; i++) {
+		char c = s.s[i];
+		if (c == '(' || c == '[' || c == '{') {
+			depth++;
+		} else if (c == ')' || c == ']' || c == '}') {
+			if (--depth == 0)
+				return i + 1 == s.len ? open : 0;
+		} else if (c == '"' || c == '\'') {
+			for (i++; i < s.len && s.s[i] != c; i++)
+				i += s.s[i] == '\\';
+		}
+	}
+	return 0;
+}
+
+static struct str stripped(struct str s)
+{
+	while (s.len && (*s.s == ' ' || *s.s == '\t' || *s.s == '\f'))
+		s = (struct str){ s.s + 1, s.len - 1 };
+	while (s.len && strchr(" \t\r\n\f", s.s[s.len - 1]))
+		s.len--;
+	return s;
+}
+
+static size_t safe_columns(struct str s)
+{
+	struct sb b = { 0 };
+	sb_safe(&b, s);
+	size_t n = str_columns(sb_view(&b));
+	sb_free(&b);
+	return n;
+}
+
+static bool boundary(struct str s, size_t at)
+{
+	return at == s.len || ((unsigned char)s.s[at] & 0xc0) != 0x80;
+}
+
+static void source(struct text *t, const struct report_frame *f)
+{
+	struct str line = stripped(f->source);
+	if (!line.len)
+		return;
+	size_t indent = (size_t)(line.s - f->source.s);
+	/* Marked is [from, to) of the stripped line; columns may be wrong or of another version of the file. */
+	size_t from = f->at.col >= 0 ? (size_t)f->at.col : 0, to = f->at.end_col >= 0 ? (size_t)f->at.end_col : 0;
+	from = from > indent ? from - indent : 0;
+	to = to > indent ? to - indent : 0;
+	bool marked = f->at.col >= 0 && f->at.end_line == f->at.line && to <= line.len && from < to && boundary(line, from) && boundary(line, to) &&
+		      !(from == 0 && to == line.len); /* the whole line, as in Python, needs no marks */
+	sb_repeat(&t->b, ' ', 8);
+	if (!marked || safe_columns((struct str){ line.s, to }) > SOURCE_COLUMNS - 3) {
+		words_clip(&t->b, line, SOURCE_COLUMNS);
+		sb_char(&t->b, '\n');
+		return;
+	}
+	struct str before = { line.s, from }, mark = { line.s + from, to - from }, after = { line.s + to, line.len - to };
+	size_t head = anchor(mark), used = safe_columns(before);
+	size_t tilde = safe_columns((struct str){ mark.s, head }), caret = safe_columns((struct str){ mark.s + head, mark.len - head });
+	sb_safe(&t->b, before);
+	color(t, RED);
+	sb_safe(&t->b, (struct str){ mark.s, head });
+	color(t, BOLD_RED);
+	sb_safe(&t->b, (struct str){ mark.s + head, mark.len - head });
+	color(t, RESET);
+	words_clip(&t->b, after, SOURCE_COLUMNS - used - tilde - caret);
+	sb_char(&t->b, '\n');
+	sb_repeat(&t->b, ' ', 8 + used);
+	color(t, RED);
+	sb_repeat(&t->b, '~', tilde);
+	color(t, BOLD_RED);
+	sb_repeat(&t->b, '^', caret);
+	color(t, RESET);
+	sb_char(&t->b, '\n');
+}
+
+/* Frames */
+
+static void python_frame(struct text *t, const struct report_frame *f)
+{
+	sb_printf(&t->b, "  Py  File ");
+	color(t, MAGENTA);
+	sb_char(&t->b, '"');
+	if (f->file.s)
+		sb_safe(&t->b, f->file);
+	else
+		sb_char(&t->b, '?');
+	sb_char(&t->b, '"');
+	color(t, RESET);
+	sb_printf(&t->b, ", line ");
+	color(t, MAGENTA);
+	if (f->at.line > 0)
+		sb_printf(&t->b, "%d", f->at.line);
+	else
+		sb_char(&t->b, '?');
+	color(t, RESET);
+	sb_printf(&t->b, ", in ");
+	color(t, MAGENTA);
+	words_function(&t->b, f);
+	color(t, RESET);
+	sb_char(&t->b, '\n');
+	source(t, f);
+}
+
+static void native_frame(struct text *t, const struct report_frame *f)
+{
+	sb_printf(&t->b, "  C   ");
+	words_function(&t->b, f);
+	if (f->file.s) {
+		sb_printf(&t->b, "  ");
+		words_place(&t->b, t->r, f);
+	}
+	if (f->module.s) {
+		sb_printf(&t->b, "  ");
+		sb_safe(&t->b, str_base(f->module));
+	}
+	sb_char(&t->b, '\n');
+}
+
+static void stack(struct text *t, const struct report_thread *th)
+{
+	if (th->broken.s) {
+		color(t, YELLOW);
+		sb_printf(&t->b, "  ... older frames are unknown: ");
+		sb_safe(&t->b, th->broken);
+		color(t, RESET);
+		sb_char(&t->b, '\n');
+	}
+	struct stack_walk w = stack_walk(th, t->opt->frames);
+	for (struct stack_item item; stack_next(&w, &item);) {
+		switch (item.kind) {
+		case STACK_FRAME:
+			if (item.frame->python)
+				python_frame(t, item.frame);
+			else
+				native_frame(t, item.frame);
+			break;
+		case STACK_REPEAT:
+			sb_printf(&t->b, "  ... the ");
+			if (item.n > 1)
+				sb_printf(&t->b, "%" PRIu64 " frames", item.n);
+			else
+				sb_printf(&t->b, "frame");
+			sb_printf(&t->b, " above ");
+			words_number(&t->b, item.repeat);
+			sb_printf(&t->b, " times more\n");
+			break;
+		case STACK_GAP:
+			sb_printf(&t->b, "  ... ");
+			words_count(&t->b, item.n, "frame");
+			sb_printf(&t->b, " left out (--frames=0 shows all)\n");
+			break;
+		}
+		if (t->b.len > 1 << 16)
+			flush(t);
+	}
+}
+
+/* Sections */
+
+static const char *word_color(enum verdict_kind kind)
+{
+	switch (kind) {
+	case VERDICT_CRASH: return BOLD_RED;
+	case VERDICT_STOPPED: return BOLD_YELLOW;
+	case VERDICT_SNAPSHOT: return BOLD_GREEN;
+	case VERDICT_UNKNOWN: break;
+	}
+	return BOLD;
+}
+
+static void key(struct text *t, const char *name)
+{
+	sb_printf(&t->b, "  %-9s  ", name);
+}
+
+static const struct report_thread *thread_that_matters(const struct report *r)
+{
+	return r->verdict.thread < r->threads.n ? &r->threads.p[r->verdict.thread] : NULL;
+}
+
+static void verdict(struct text *t)
+{
+	const struct report *r = t->r;
+	color(t, word_color(r->verdict.kind));
+	sb_safe(&t->b, r->verdict.word);
+	color(t, RESET);
+	if (r->verdict.title.len) {
+		sb_printf(&t->b, "  ");
+		color(t, BOLD);
+		sb_safe(&t->b, r->verdict.title);
+		color(t, RESET);
+	}
+	sb_char(&t->b, '\n');
+	const struct report_frame *f = r->verdict.location;
+	if (f) {
+		key(t, f->python ? "from" : "in");
+		words_function(&t->b, f);
+		sb_printf(&t->b, ", ");
+		words_place(&t->b, r, f);
+		struct str line = stripped(f->source);
+		if (f->python && line.len) {
+			sb_printf(&t->b, "   ");
+			words_clip(&t->b, line, 80);
+		}
+		sb_char(&t->b, '\n');
+	}
+	const struct report_thread *th = thread_that_matters(r);
+	if (th) {
+		key(t, "thread");
+		words_thread(&t->b, th);
+		if (th->holds_gil)
+			sb_printf(&t->b, ", holding the GIL");
+		sb_char(&t->b, '\n');
+	}
+	if (r->verdict.likely) {
+		key(t, "sure?");
+		sb_printf(&t->b, "likely, not certain\n");
+	}
+	sb_char(&t->b, '\n');
+}
+
+static void facts(struct text *t)
+{
+	words_command(&t->b, t->r, width(t) > 60 ? width(t) - 50 : 30);
+	if (t->r->process.pid >= 0)
+		sb_printf(&t->b, "   pid %" PRId64, t->r->process.pid);
+	sb_printf(&t->b, "   ");
+	words_version(&t->b, t->r);
+	sb_char(&t->b, '\n');
+	words_facts_file(&t->b, t->r);
+	sb_char(&t->b, '\n');
+	words_facts_threads(&t->b, t->r);
+	sb_char(&t->b, '\n');
+}
+
+enum { LISTED = 3, STATES = 4 };
+
+/* "a, b, c", or "first ... last" of many. */
+static void thread_list(struct text *t, const size_t *threads, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (i)
+			sb_printf(&t->b, n > LISTED ? " ... " : ", ");
+		if (i && n > LISTED)
+			i = n - 1;
+		words_thread(&t->b, &t->r->threads.p[threads[i]]);
+	}
+}
+
+/* What the threads of a group do: one answer of all, or the commonest few with how many each. */
+static void states(struct text *t, const size_t *threads, size_t n)
+{
+	struct { struct sb text; size_t n; } seen[STATES] = { 0 };
+	size_t kinds = 0, others = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct sb one = { 0 };
+		words_state(&one, &t->r->threads.p[threads[i]]);
+		size_t k = 0;
+		while (k < kinds && !str_eq(sb_view(&seen[k].text), sb_view(&one)))
+			k++;
+		if (k < kinds) {
+			seen[k].n++;
+		} else if (kinds < STATES) {
+			seen[kinds].text = one;
+			seen[kinds++].n = 1;
+			continue;
+		} else {
+			others++;
+		}
+		sb_free(&one);
+	}
+	bool first = true;
+	for (size_t k = 0; k < kinds; k++) {
+		if (seen[k].text.len) {
+			sb_printf(&t->b, first ? ": " : "; ");
+			if (seen[k].n < n)
+				sb_printf(&t->b, "%zu ", seen[k].n);
+			sb_str(&t->b, sb_view(&seen[k].text));
+			first = false;
+		}
+		sb_free(&seen[k].text);
+	}
+	if (others)
+		sb_printf(&t->b, "; %zu otherwise", others);
+}
+
+static void interpreter(struct text *t, const struct report_thread *th)
+{
+	if (t->r->interps.n > 1 && th->interpreter >= 0)
+		sb_printf(&t->b, ", interpreter %" PRId64, th->interpreter);
+}
+
+static void heading_end(struct text *t, const struct report_thread *th)
+{
+	interpreter(t, th);
+	if (th->n_runs)
+		sb_printf(&t->b, " (most recent call last)\n");
+	else
+		sb_printf(&t->b, th->has_python ? " (has no frame)\n" : " (runs no Python)\n");
+}
+
+static void main_thread(struct text *t, const struct report_thread *th)
+{
+	sb_char(&t->b, '\n');
+	color(t, BOLD);
+	sb_printf(&t->b, "Thread ");
+	words_thread(&t->b, th);
+	struct sb state = { 0 };
+	words_state(&state, th);
+	if (state.len) {
+		sb_printf(&t->b, ": ");
+		color(t, th->crashed ? BOLD_RED : "");
+		sb_str(&t->b, sb_view(&state));
+		color(t, RESET);
+		color(t, BOLD);
+	}
+	sb_free(&state);
+	color(t, RESET);
+	heading_end(t, th);
+	stack(t, th);
+}
+
+static void group(struct text *t, const size_t *threads, size_t n, bool same_as_above)
+{
+	const struct report_thread *th = &t->r->threads.p[threads[0]];
+	sb_char(&t->b, '\n');
+	color(t, BOLD);
+	words_count(&t->b, n, same_as_above ? "more thread" : "thread");
+	sb_printf(&t->b, ": ");
+	thread_list(t, threads, n);
+	color(t, RESET);
+	states(t, threads, n);
+	if (same_as_above) {
+		sb_printf(&t->b, " (the same stack as above)\n");
+		return;
+	}
+	heading_end(t, th);
+	stack(t, th);
+}
+
+static void threads(struct text *t)
+{
+	const struct report *r = t->r;
+	const struct report_thread *first = thread_that_matters(r);
+	if (first)
+		main_thread(t, first);
+	for (size_t pass = 0; pass < 2; pass++) { /* those of the first thread's stack come right below it */
+		for (size_t g = 0; g < r->groups.n; g++) {
+			bool same = first && g == first->group;
+			if (same != (pass == 0))
+				continue;
+			struct VEC(size_t) rest = { 0 };
+			for (size_t i = 0; i < r->groups.p[g].n; i++)
+				if (&r->threads.p[r->groups.p[g].threads[i]] != first)
+					*vec_push(&rest) = r->groups.p[g].threads[i];
+			if (rest.n)
+				group(t, rest.p, rest.n, same);
+			vec_free(&rest);
+			flush(t);
+		}
+	}
+}
+
+static void limits(struct text *t)
+{
+	const struct report *r = t->r;
+	if (!r->problems.n)
+		return;
+	sb_char(&t->b, '\n');
+	color(t, BOLD);
+	sb_printf(&t->b, "Limits of this report (%zu)", r->problems.n);
+	color(t, RESET);
+	sb_char(&t->b, '\n');
+	for (int severity = SEVERITY_ERROR; severity >= SEVERITY_INFO; severity--) {
+		for (size_t i = 0; i < r->problems.n; i++) {
+			const struct report_problem *p = &r->problems.p[i];
+			if ((int)p->severity != severity)
+				continue;
+			sb_printf(&t->b, "  ");
+			color(t, severity == SEVERITY_ERROR ? BOLD_RED : severity == SEVERITY_WARNING ? YELLOW : "");
+			sb_safe(&t->b, p->message);
+			color(t, severity == SEVERITY_INFO ? "" : RESET);
+			sb_char(&t->b, '\n');
+			if (p->hint.s) {
+				sb_printf(&t->b, "    try: ");
+				sb_safe(&t->b, p->hint);
+				sb_char(&t->b, '\n');
+			}
+		}
+	}
+}
+
+int render_text(const struct report *r, const struct render_options *opt, FILE *out)
+{
+	struct text t = { .r = r, .opt = opt, .out = out };
+	verdict(&t);
+	facts(&t);
+	threads(&t);
+	limits(&t);
+	flush(&t);
+	sb_free(&t.b);
+	return ferror(out) ? ERR_IO : 0;
+}

@@ -1,0 +1,273 @@
+/* How numbers, times, threads and places are said. */
+#include "render/words.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+void words_number(struct sb *b, uint64_t n)
+{
+	char digits[24];
+	int len = snprintf(digits, sizeof digits, "%" PRIu64, n);
+	for (int i = 0; i < len; i++) {
+		if (i && (len - i) % 3 == 0)
+			sb_char(b, ',');
+		sb_char(b, digits[i]);
+	}
+}
+
+void words_count(struct sb *b, uint64_t n, const char *noun)
+{
+	words_number(b, n);
+	sb_printf(b, " %s%s", noun, n == 1 ? "" : "s");
+}
+
+void words_size(struct sb *b, uint64_t bytes)
+{
+	static const char unit[][4] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	size_t i = 0;
+	uint64_t tenths = 0, whole = bytes;
+	for (; whole >= 1024 && i < sizeof unit / sizeof *unit - 1; i++) {
+		tenths = (whole % 1024) * 10 / 1024;
+		whole /= 1024;
+	}
+	if (i && whole < 10)
+		sb_printf(b, "%" PRIu64 ".%" PRIu64 " %s", whole, tenths, unit[i]);
+	else
+		sb_printf(b, "%" PRIu64 " %s", whole, unit[i]);
+}
+
+void words_time(struct sb *b, int64_t ns)
+{
+	time_t t = (time_t)(ns / 1000000000);
+	struct tm tm;
+	char text[64];
+	if (gmtime_r(&t, &tm) && strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &tm))
+		sb_printf(b, "%s", text);
+	else
+		sb_printf(b, "%" PRId64 " s after 1970", ns / 1000000000);
+}
+
+void words_duration(struct sb *b, int64_t ns)
+{
+	int64_t ms = ns / 1000000, s = ms / 1000;
+	if (ms < 10)
+		sb_printf(b, "%" PRId64 ".%" PRId64 " ms", ms, ns / 100000 % 10);
+	else if (ms < 100)
+		sb_printf(b, "%" PRId64 " ms", ms);
+	else if (s < 1)
+		sb_printf(b, "0.%02" PRId64 " s", ms / 10);
+	else if (s < 60)
+		sb_printf(b, "%" PRId64 ".%" PRId64 " s", s, ms / 100 % 10);
+	else if (s < 3600)
+		sb_printf(b, "%" PRId64 " min %" PRId64 " s", s / 60, s % 60);
+	else if (s < 48 * 3600)
+		sb_printf(b, "%" PRId64 " h %" PRId64 " min", s / 3600, s / 60 % 60);
+	else
+		sb_printf(b, "%" PRId64 " days", s / 86400);
+}
+
+/* Of str_columns' measure, but of the text as sb_safe writes it; stops in front of the code point that does not fit. */
+static size_t fitting(struct str s, size_t columns)
+{
+	struct sb one = { 0 };
+	size_t used = 0;
+	for (size_t i = 0, n; i < s.len; i += n) {
+		str_decode(s.s + i, s.len - i, &n);
+		one.len = 0;
+		sb_safe(&one, (struct str){ s.s + i, n });
+		used += str_columns(sb_view(&one));
+		if (used > columns) {
+			sb_free(&one);
+			return i;
+		}
+	}
+	sb_free(&one);
+	return s.len;
+}
+
+void words_clip(struct sb *b, struct str s, size_t columns)
+{
+	if (fitting(s, columns) == s.len) {
+		sb_safe(b, s);
+		return;
+	}
+	sb_safe(b, (struct str){ s.s, fitting(s, columns > 3 ? columns - 3 : 0) });
+	sb_printf(b, "...");
+}
+
+enum { NAME_COLUMNS = 60 };
+
+void words_thread(struct sb *b, const struct report_thread *t)
+{
+	if (t->tid >= 0)
+		sb_printf(b, "%" PRId64, t->tid);
+	else if (t->python_id)
+		sb_printf(b, "0x%" PRIx64, t->python_id);
+	else
+		sb_char(b, '?');
+	if (t->name.s) {
+		sb_printf(b, " \"");
+		words_clip(b, t->name, NAME_COLUMNS);
+		sb_char(b, '"');
+	}
+}
+
+void words_state(struct sb *b, const struct report_thread *t)
+{
+	size_t start = b->len;
+#define NEXT_ (b->len > start ? ", " : "")
+	if (t->crashed)
+		sb_printf(b, "%sCRASHED", NEXT_);
+	if (t->holds_gil)
+		sb_printf(b, "%sholds the GIL", NEXT_);
+	if (t->stale)
+		sb_printf(b, "%shas no thread any more", NEXT_);
+	else if (t->on_cpu && !t->crashed)
+		sb_printf(b, "%srunning", NEXT_);
+	else if (t->waits_in.s && !t->crashed) {
+		sb_printf(b, "%sin ", NEXT_);
+		sb_safe(b, t->waits_in);
+	}
+#undef NEXT_
+}
+
+void words_function(struct sb *b, const struct report_frame *f)
+{
+	if (f->function.s)
+		sb_safe(b, f->function);
+	else if (f->pc)
+		sb_printf(b, "0x%" PRIx64, f->pc);
+	else
+		sb_char(b, '?');
+}
+
+/* As short as it may be and still tell: under the process's folder, from there; else the last folder and the name. */
+static struct str short_path(const struct report *r, struct str path)
+{
+	struct str cwd = r->process.cwd;
+	if (cwd.len > 1 && path.len > cwd.len + 1 && memcmp(path.s, cwd.s, cwd.len) == 0 && path.s[cwd.len] == '/')
+		return (struct str){ path.s + cwd.len + 1, path.len - cwd.len - 1 };
+	struct str base = str_base(path);
+	if (base.len + 1 >= path.len)
+		return path;
+	struct str parent = str_base((struct str){ path.s, path.len - base.len - 1 });
+	return (struct str){ parent.s, (size_t)(path.s + path.len - parent.s) };
+}
+
+void words_place(struct sb *b, const struct report *r, const struct report_frame *f)
+{
+	if (f->file.s) {
+		sb_safe(b, short_path(r, f->file));
+		if (f->at.line > 0)
+			sb_printf(b, ":%d", f->at.line);
+	} else if (f->module.s) {
+		sb_safe(b, str_base(f->module));
+	} else {
+		sb_char(b, '?');
+	}
+}
+
+void words_version(struct sb *b, const struct report *r)
+{
+	if (!r->python.found) {
+		sb_printf(b, "no Python found");
+		return;
+	}
+	sb_printf(b, "Python ");
+	if (r->python.version.s)
+		sb_safe(b, r->python.version);
+	else
+		sb_char(b, '?');
+	sb_printf(b, " (%s%s)", r->python.free_threaded ? "free-threaded" : "GIL build", r->python.debug ? ", debug" : "");
+}
+
+void words_command(struct sb *b, const struct report *r, size_t columns)
+{
+	struct str args = r->process.args, exe = r->python.executable.s ? r->python.executable : r->process.exe;
+	const char *space = args.len ? memchr(args.s, ' ', args.len) : NULL;
+	struct str first = { args.s, space ? (size_t)(space - args.s) : args.len };
+	struct sb whole = { 0 };
+	/* A command line names the program itself; sys.argv begins with the script. */
+	if (exe.s && !str_eq(str_base(first), str_base(exe)) && !str_starts(str_base(first), "python"))
+		sb_str(&whole, str_base(exe));
+	if (args.len) {
+		if (whole.len)
+			sb_char(&whole, ' ');
+		sb_str(&whole, args);
+	}
+	if (!whole.len)
+		sb_str(&whole, r->process.comm.s ? r->process.comm : STR("unknown program"));
+	words_clip(b, sb_view(&whole), columns);
+	sb_free(&whole);
+}
+
+void words_facts_file(struct sb *b, const struct report *r)
+{
+	bool snapshot = strcmp(r->input.kind, "snapshot") == 0;
+	if (r->process.dump_ns > 0) {
+		sb_printf(b, snapshot ? "snapshot " : "dumped ");
+		words_time(b, r->process.dump_ns);
+		if (r->process.start_ns > 0 && r->process.start_ns <= r->process.dump_ns) {
+			sb_printf(b, ", ");
+			words_duration(b, r->process.dump_ns - r->process.start_ns);
+			sb_printf(b, " after start");
+		}
+		sb_printf(b, "   ");
+	}
+	if (snapshot) {
+		sb_printf(b, r->input.consistent ? "consistent (process stopped" : "not consistent (process not stopped as a whole");
+		if (r->input.stopped_ns >= 0) {
+			sb_printf(b, r->input.consistent ? " for " : ", for ");
+			words_duration(b, r->input.stopped_ns);
+		}
+		sb_printf(b, ")   ");
+	}
+	sb_printf(b, "%s ", snapshot ? "memory" : "core");
+	words_size(b, r->input.size);
+	if (snapshot && r->input.file_size) {
+		sb_printf(b, ", file ");
+		words_size(b, r->input.file_size);
+	}
+	if (r->input.complete) {
+		sb_printf(b, ", complete");
+	} else if (r->input.expected > r->input.size) {
+		sb_printf(b, ", TRUNCATED (of ");
+		words_size(b, r->input.expected);
+		sb_char(b, ')');
+	} else {
+		sb_printf(b, ", incomplete");
+	}
+}
+
+void words_facts_threads(struct sb *b, const struct report *r)
+{
+	words_count(b, r->threads.n, "thread");
+	if (r->threads.n > 1 && r->groups.n) {
+		sb_printf(b, ", ");
+		words_number(b, r->groups.n);
+		sb_printf(b, r->groups.n == 1 ? " stack" : " different stacks");
+	}
+	if (r->interps.n) {
+		sb_printf(b, "   ");
+		words_count(b, r->interps.n, "interpreter");
+	}
+	/* Only a GIL that is known: with one of its own each, the first interpreter's. */
+	if (!r->interps.n || !r->interps.p[0].gil_known || r->python.free_threaded)
+		return;
+	const struct report_interp *in = &r->interps.p[0];
+	sb_printf(b, "   GIL: ");
+	if (!in->gil_locked) {
+		sb_printf(b, "free");
+		return;
+	}
+	sb_printf(b, "held");
+	for (size_t i = 0; in->gil_holder_tid >= 0 && i < r->threads.n; i++) {
+		if (r->threads.p[i].tid == in->gil_holder_tid) {
+			sb_printf(b, " by ");
+			words_thread(b, &r->threads.p[i]);
+			break;
+		}
+	}
+}
