@@ -55,6 +55,7 @@ void pz_close(struct pz_writer *w);                                        /* ta
  * core's own headers say if the file was cut.  A member that is damaged reads as ERR_CORRUPT, the others as ever.
  */
 int bgzf_open(struct bytes *packed, struct bytes **ret, struct err *err) MUST_CHECK; /* takes over packed on success */
+struct bytes *bgzf_detach(struct bytes *b);   /* gives packed back; b can only be closed from then on */
 bool bgzf_probe(struct bytes *packed);        /* does the first member's header look right? */
 bool bgzf_truncated(const struct bytes *b);   /* no end block, or the last member is cut */
 bool bgzf_indexed(const struct bytes *b);     /* found by its index, not by walking */

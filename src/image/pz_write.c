@@ -79,7 +79,7 @@ struct pz_writer {
 
 	struct VEC(uint32_t) index;
 	bool indexing;          /* the members being written belong to the core */
-	uint64_t packed;        /* bytes of members so far, whether on fd or still in out */
+	uint64_t packed, place; /* bytes of members so far, whether on fd or still in out; of their payload */
 	uint64_t written;
 	uint8_t *out;
 	size_t out_len;
@@ -315,6 +315,24 @@ static int out_put(struct pz_writer *w, const uint8_t *p, size_t len)
 	return 0;
 }
 
+/* The members of a slot; each gets its payload's place as MTIME (bgzf.c: walk_settle says what that is good for). */
+static int out_members(struct pz_writer *w, const struct slot *s)
+{
+	const uint8_t *p = s->out;
+	for (unsigned i = 0; i < s->n_entries; i++) {
+		size_t size = (s->entry[i] & 0xffff) + 1;
+		int rc = out_put(w, p, size);
+		if (rc < 0)
+			return rc;
+		put_le(w->out + w->out_len - size + 4, 4, w->place);
+		w->place += (s->entry[i] >> 16) + 1;
+		p += size;
+		if (w->indexing)
+			*vec_push(&w->index) = s->entry[i];
+	}
+	return 0;
+}
+
 /* Wait for the oldest slot, write it and free it. */
 static int slot_retire(struct pz_writer *w)
 {
@@ -331,11 +349,7 @@ static int slot_retire(struct pz_writer *w)
 		slot_pack(s, &w->codec);
 	}
 	w->head++;
-	const struct slot *from = s->zero ? &w->zero : s;
-	if (w->indexing)
-		for (unsigned i = 0; i < from->n_entries; i++)
-			*vec_push(&w->index) = from->entry[i];
-	int rc = out_put(w, from->out, from->out_len);
+	int rc = out_members(w, s->zero ? &w->zero : s);
 	s->in_len = 0;
 	s->zero = s->done = false;
 	return rc;
@@ -744,6 +758,7 @@ static int finish(struct pz_writer *w)
 	put_le(locator + 24, 8, core);
 	put_le(locator + 32, 8, w->index.n);
 	(void)member_stored(locator, sizeof locator, member);
+	put_le(member + 4, 4, w->place);
 	static const uint8_t end[BGZF_END] = {
 		0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff, 6, 0, 'B', 'C', 2, 0, 0x1b, 0, 3, 0,
 	};
