@@ -23,12 +23,15 @@ struct py {
 	uint32_t version;         /* full PY_VERSION_HEX as the process says (sys.hexversion, Py_Version or debug offsets) */
 	bool version_exact;       /* false: taken from the layout */
 	char version_text[32];    /* "3.12.1", "3.14.0rc2" */
-	const char *found_by;     /* "symbol", "section", "dynamic", "cookie", "head_code", "search" */
+	const char *found_by;     /* "hint", "symbol", "section", "dynamic", "cookie", "search" (thread pointers) */
 	bool free_threaded, debug_build;
 	unsigned self_taken, self_differ; /* fields from _Py_DebugOffsets, and those that disagree with the table */
 	bool table_older;         /* the newest table is older than this version; its own debug offsets are used */
 	struct py_types types;
+	const struct py_tid *by_tls, *by_tid; /* the image's threads, sorted by each */
+	size_t n_by_tls, n_by_tid;
 };
+struct py_tid { addr_t tls; pid_t tid; };
 
 /* Overrules: python_version 0 and layout_text NULL when not given. */
 struct py_options {
@@ -47,6 +50,11 @@ struct walk {
 	const struct py *py;
 	addr_t next, mark;
 	unsigned long n, limit, lap;
+	addr_t owner;             /* threads: their interpreter */
+	addr_t gil_holder;        /* threads: the interpreter's */
+	addr_t code;              /* frames: the last one that proved to be a code object */
+	int failed;               /* what the first step will say */
+	bool ended;
 };
 struct py_interp { addr_t addr; int64_t id; bool main; addr_t gil_holder /* thread state; 0: nobody */; bool gil_known; bool gil_locked; };
 struct py_thread {
@@ -68,7 +76,10 @@ enum { PY_MAX_INTERPS = 100000, PY_MAX_THREADS = 1000000, PY_MAX_FRAMES = 100000
 struct walk py_interps(const struct py *py);
 struct walk py_threads(const struct py *py, const struct py_interp *in);
 struct walk py_frames(const struct py *py, addr_t first);
-/* 1 got one, 0 the end, <0 broken here: ERR_FAULT, ERR_CORRUPT (cycle or nonsense), ERR_LIMIT. */
+/*
+ * 1 got one, 0 the end, <0 broken here: ERR_FAULT, ERR_CORRUPT (cycle or nonsense), ERR_LIMIT; then the walk is over.
+ * w.n counts those that were given out, w.next is the one that is broken, or where a cycle was noticed.
+ */
 int py_next_interp(struct walk *w, struct py_interp *ret) MUST_CHECK;
 int py_next_thread(struct walk *w, struct py_thread *ret) MUST_CHECK;
 int py_next_frame(struct walk *w, struct py_frame *ret) MUST_CHECK;

@@ -1,0 +1,154 @@
+/*
+ * Frame chains of every shape: frame objects linked by f_back (up to 3.10), interpreter frames linked by previous
+ * (3.11 on), with shims between runs of the evaluation loop (3.12 on).
+ */
+#include "python/py.h"
+#include "python/walk.h"
+
+struct walk py_frames(const struct py *py, addr_t first)
+{
+	return walk_start(py, first, PY_MAX_FRAMES);
+}
+
+/* 3.14 keeps references with tags in the low bits where 3.13 has pointers (pycore_stackref.h). */
+static addr_t untag(const struct py *py, addr_t bits)
+{
+	return TRAIT(py, stackref) == STACKREF_PLAIN ? bits : bits & ~(addr_t)3;
+}
+
+/* Is obj a code object?  0 yes, ERR_ABSENT something else, <0 it cannot be read. */
+static int check_code(struct walk *w, addr_t obj)
+{
+	const struct py *py = w->py;
+	addr_t type;
+
+	if (obj == w->code)
+		return 0;
+	int rc = READ(py, obj, PyObject, ob_type, &type);
+	if (rc < 0)
+		return rc;
+	if (py->types.code && type != py->types.code)
+		return ERR_ABSENT;
+	w->code = obj;
+	return 0;
+}
+
+/* Up to 3.10: PyFrameObject. */
+static int next_frame_object(struct walk *w, struct py_frame *f, addr_t *next)
+{
+	const struct py *py = w->py;
+	uint64_t lasti;
+
+	int rc = READ(py, f->addr, PyFrameObject, f_back, next);
+	if (rc == 0)
+		rc = READ(py, f->addr, PyFrameObject, f_code, &f->code);
+	if (rc == 0)
+		rc = READ(py, f->addr, PyFrameObject, f_lasti, &lasti);
+	if (rc == 0)
+		rc = f->code ? check_code(w, f->code) : ERR_CORRUPT;
+	if (rc < 0)
+		return rc == ERR_ABSENT ? ERR_CORRUPT : rc;
+	f->lasti = (int64_t)lasti < 0 ? -1 : (int64_t)lasti * TRAIT(py, lasti_unit);
+	f->entry = true; /* each call of a Python function is a call of the evaluation loop */
+	return 0;
+}
+
+/* Where the instructions that this frame runs begin. */
+static int code_start(const struct py *py, const struct py_frame *f, addr_t *ret)
+{
+	uint64_t index, size;
+	addr_t tlbc;
+
+	/* Free-threaded 3.14: threads may run a copy of their own; entry 0 is the code object's (pycore_code.h). */
+	if (HAS(py, PyFrame, tlbc_index) && HAS(py, PyCode, co_tlbc) && READ(py, f->addr, PyFrame, tlbc_index, &index) == 0 &&
+	    (int32_t)index > 0 && READ(py, f->code, PyCode, co_tlbc, &tlbc) == 0 && tlbc) {
+		addr_t entries;
+		uint8_t width = image_abi(py->img)->width;
+		int rc = READ(py, tlbc, PyCodeArray, size, &size);
+		if (rc == 0)
+			rc = READ(py, tlbc, PyCodeArray, entries, &entries);
+		if (rc < 0)
+			return rc;
+		if (index >= size)
+			return ERR_CORRUPT;
+		return image_read_ptr(py->img, entries + index * width, ret);
+	}
+	return READ(py, f->code, PyCode, co_code_adaptive, ret);
+}
+
+static bool is_shim_owner(const struct py *py, uint64_t owner)
+{
+	return TRAIT(py, owner_shim) >= 0 && owner >= (uint64_t)TRAIT(py, owner_shim);
+}
+
+/*
+ * 3.11 on: _PyInterpreterFrame.
+ *
+ * The position is a pointer into the code.  prev_instr (3.11, 3.12) is the instruction that runs, or the last cache entry of
+ * it; instr_ptr (3.13 on) the one that runs, and in a frame that waits for a call it made, the call (return_offset tells
+ * where it goes on).  CPython's own PyFrame_GetLasti and traceback take the same difference.
+ */
+static int next_interpreter_frame(struct walk *w, struct py_frame *f, addr_t *next)
+{
+	const struct py *py = w->py;
+	uint64_t owner = 0, is_entry;
+	addr_t code, at, start;
+
+	int rc = READ(py, f->addr, PyFrame, previous, next);
+	if (rc == 0)
+		rc = READ(py, f->addr, PyFrame, code, &code);
+	if (rc < 0)
+		return rc;
+	if (READ(py, f->addr, PyFrame, owner, &owner) == 0)
+		f->owner = (uint8_t)owner;
+	f->lasti = -1;
+	/* 3.12's shim has the code of a trampoline, 3.13's None or any other object: the owner tells, so it is asked first. */
+	if (is_shim_owner(py, owner)) {
+		f->shim = true;
+		return 0;
+	}
+	code = untag(py, code);
+	rc = code ? check_code(w, code) : ERR_CORRUPT;
+	if (rc == ERR_ABSENT) {
+		/* "f_executable: may be any object" since 3.13 (pycore_frame.h); before, this is no frame. */
+		if (!HAS(py, PyFrame, instr_ptr))
+			return ERR_CORRUPT;
+		f->shim = true;
+		return 0;
+	}
+	if (rc < 0)
+		return rc;
+	f->code = code;
+	rc = HAS(py, PyFrame, instr_ptr) ? READ(py, f->addr, PyFrame, instr_ptr, &at) : READ(py, f->addr, PyFrame, prev_instr, &at);
+	if (rc == 0)
+		rc = code_start(py, f, &start);
+	if (rc < 0)
+		return rc;
+	/* 3.11 and 3.12 start one instruction before the first. */
+	f->lasti = at < start ? -1 : (int64_t)(at - start);
+	if (f->lasti > INT32_MAX) /* torn, or another thread's copy of the code: there is a function, but no line */
+		f->lasti = -1;
+	if (HAS(py, PyFrame, is_entry))
+		f->entry = READ(py, f->addr, PyFrame, is_entry, &is_entry) == 0 && is_entry;
+	else
+		f->entry = !*next || (READ(py, *next, PyFrame, owner, &owner) == 0 && is_shim_owner(py, owner));
+	return 0;
+}
+
+int py_next_frame(struct walk *w, struct py_frame *ret)
+{
+	int rc = walk_enter(w);
+	if (rc <= 0)
+		return rc;
+	struct py_frame f = { .addr = w->next };
+	addr_t next;
+	if (HAS(w->py, PyFrame, previous))
+		rc = next_interpreter_frame(w, &f, &next);
+	else
+		rc = next_frame_object(w, &f, &next);
+	if (rc < 0)
+		return walk_stop(w, rc);
+	walk_leave(w, next);
+	*ret = f;
+	return 1;
+}

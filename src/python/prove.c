@@ -1,0 +1,220 @@
+/*
+ * Is this layout the one of this process?  Each check follows pointers that only the right offsets make agree; nothing
+ * here needs an ELF file, a symbol or text in .rodata.
+ */
+#include "python/prove.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/object.h"
+
+enum { LOOK_INTERPS = 64, LOOK_THREADS = 64 };
+
+static int refuse(struct proof *p, int stage, const char *fmt, ...) PRINTF(3, 4);
+static int refuse(struct proof *p, int stage, const char *fmt, ...)
+{
+	va_list ap;
+
+	p->stage = stage;
+	va_start(ap, fmt);
+	vsnprintf(p->why, sizeof p->why, fmt, ap);
+	va_end(ap);
+	return ERR_CORRUPT;
+}
+
+void version_format(uint32_t version, char *ret, size_t room)
+{
+	unsigned level = version >> 4 & 15, serial = version & 15;
+	const char *word = level == 0xa ? "a" : level == 0xb ? "b" : level == 0xc ? "rc" : "";
+
+	if (*word)
+		snprintf(ret, room, "%u.%u.%u%s%u", version >> 24, version >> 16 & 255, version >> 8 & 255, word, serial);
+	else
+		snprintf(ret, room, "%u.%u.%u", version >> 24, version >> 16 & 255, version >> 8 & 255);
+}
+
+uint32_t version_parse(const char *text)
+{
+	unsigned part[3] = { 0 };
+	int n = 0;
+
+	for (; n < 3; n++) {
+		if (*text < '0' || *text > '9')
+			break;
+		while (*text >= '0' && *text <= '9' && part[n] < 1000)
+			part[n] = part[n] * 10 + (unsigned)(*text++ - '0');
+		if (*text != '.') {
+			n++;
+			break;
+		}
+		text++;
+	}
+	if (n < 2 || part[0] < 2 || part[0] > 3 || part[1] > 255 || part[2] > 255)
+		return 0;
+	uint32_t level = 0xf, serial = 0;
+	if (*text == 'a' || *text == 'b' || *text == 'r') {
+		level = *text == 'a' ? 0xa : *text == 'b' ? 0xb : 0xc;
+		text += *text == 'r' && text[1] == 'c' ? 2 : 1;
+		serial = (uint32_t)strtoul(text, NULL, 10) & 15;
+	}
+	return part[0] << 24 | part[1] << 16 | part[2] << 8 | level << 4 | serial;
+}
+
+/* Threads of one interpreter: each points back to it, and its neighbours to each other. Their number through *n. */
+static int prove_threads(const struct py *py, addr_t interp, unsigned *n, struct proof *ret)
+{
+	addr_t thread, before = 0;
+	unsigned looked = 0;
+
+	if (READ(py, interp, PyInterp, tstate_head, &thread) < 0)
+		return refuse(ret, PROOF_INTERP, "no interpreter at 0x%llx", (unsigned long long)interp);
+	for (; thread && looked < LOOK_THREADS; looked++) {
+		addr_t back, prev, next;
+		if (READ(py, thread, PyThread, interp, &back) < 0 || READ(py, thread, PyThread, next, &next) < 0)
+			return refuse(ret, looked ? PROOF_THREAD : PROOF_INTERP, "thread 0x%llx cannot be read", (unsigned long long)thread);
+		if (back != interp)
+			return refuse(ret, looked ? PROOF_THREAD : PROOF_INTERP, "thread 0x%llx points to another interpreter",
+				      (unsigned long long)thread);
+		/* A list that broke off later is a damaged process, not another layout. */
+		if (HAS(py, PyThread, prev) && READ(py, thread, PyThread, prev, &prev) == 0 && prev != before) {
+			if (looked < 2)
+				return refuse(ret, PROOF_THREAD, "thread 0x%llx is not linked both ways", (unsigned long long)thread);
+			break;
+		}
+		before = thread;
+		thread = next;
+		if (thread == before) {
+			looked++;
+			break;
+		}
+	}
+	*n += looked;
+	return 0;
+}
+
+static int prove_interps(const struct py *py, struct proof *ret)
+{
+	addr_t interp = py->interp_head;
+	unsigned threads = 0;
+
+	if (!interp)
+		return refuse(ret, PROOF_NOTHING, "no interpreter");
+	for (unsigned i = 0; interp && i < LOOK_INTERPS; i++) {
+		addr_t next;
+		int rc = prove_threads(py, interp, &threads, ret);
+		if (rc < 0 && !threads)
+			return rc;
+		if (rc < 0 || READ(py, interp, PyInterp, next, &next) < 0 || next == interp)
+			break;
+		interp = next;
+	}
+	if (!threads)
+		return refuse(ret, PROOF_INTERP, "interpreter 0x%llx has no thread", (unsigned long long)py->interp_head);
+	return 0;
+}
+
+static bool same_minor(uint32_t a, uint32_t b)
+{
+	return a >> 16 == b >> 16;
+}
+
+/* sys.hexversion of the interpreter; 0 if it cannot be had. */
+static uint32_t sys_hexversion(const struct py *py, addr_t interp)
+{
+	addr_t sysdict, value;
+	struct object o;
+	int64_t version;
+
+	if (READ(py, interp, PyInterp, sysdict, &sysdict) < 0 || dict_get(py, sysdict, "hexversion", &value) < 0 ||
+	    object_at(py, value, &o) < 0 || object_int(&o, &version) < 0 || version <= 0 || version > UINT32_MAX)
+		return 0;
+	return (uint32_t)version;
+}
+
+static int prove_version(struct py *py, addr_t interp, const struct known_version *known, bool any_minor, struct proof *ret)
+{
+	uint32_t version = sys_hexversion(py, interp);
+	bool exact = version != 0;
+
+	if (!version && known->version) { /* sys is cleared late in Py_Finalize */
+		version = known->version;
+		exact = known->exact;
+	}
+	if (!version)
+		return refuse(ret, PROOF_VERSION, "sys has no hexversion");
+	char text[32];
+	version_format(version, text, sizeof text);
+	if ((version >> 24 != 2 && version >> 24 != 3) || (version >> 16 & 255) > 99)
+		return refuse(ret, PROOF_VERSION, "sys.hexversion 0x%x is no version", version);
+	if (!any_minor && !same_minor(version, py->layout.version)) {
+		ret->version = exact ? version : 0;
+		return refuse(ret, PROOF_VERSION, "sys.hexversion says %s", text);
+	}
+	py->version = version;
+	py->version_exact = exact;
+	snprintf(py->version_text, sizeof py->version_text, "%s", text);
+	return 0;
+}
+
+/* The innermost frames of the first threads lead to code objects. */
+static int prove_frames(const struct py *py, struct proof *ret)
+{
+	struct walk interps = py_interps(py);
+	struct py_interp in;
+	unsigned good = 0, bad = 0;
+	addr_t bad_frame = 0;
+
+	if (!py->types.code) /* else any object would pass for a frame's code */
+		return refuse(ret, PROOF_FRAME, "no type code: importlib is not readable and no frame shows it");
+
+	for (unsigned i = 0; i < LOOK_INTERPS && py_next_interp(&interps, &in) == 1; i++) {
+		struct walk threads = py_threads(py, &in);
+		struct py_thread t;
+		for (unsigned k = 0; k < LOOK_THREADS && py_next_thread(&threads, &t) == 1; k++) {
+			struct walk frames = py_frames(py, t.frame);
+			struct py_frame f;
+			int rc = 1;
+			for (unsigned j = 0; j < 8 && (rc = py_next_frame(&frames, &f)) == 1; j++)
+				good += f.code && !f.shim;
+			if (rc < 0 && !frames.n) {
+				bad_frame = t.frame;
+				bad++;
+			}
+		}
+	}
+	if (bad && !good)
+		return refuse(ret, PROOF_FRAME, "frame 0x%llx has no code object", (unsigned long long)bad_frame);
+	return 0;
+}
+
+int py_prove(struct py *py, const struct known_version *known, bool any_minor, struct proof *ret)
+{
+	*ret = (struct proof){ 0 };
+	int rc = prove_interps(py, ret);
+	if (rc < 0)
+		return rc;
+	/* The newest interpreter may be half made or half gone (3.12: subinterpreters); any whose dictionaries agree will do. */
+	addr_t interp = py->interp_head;
+	for (unsigned i = 0; i < LOOK_INTERPS && interp; i++) {
+		struct proof here = { 0 };
+		here.stage = PROOF_TYPE;
+		rc = types_find(py, interp, &here);
+		if (rc == 0)
+			rc = prove_version(py, interp, known, any_minor, &here);
+		if (rc == 0)
+			break;
+		if (here.stage > ret->stage)
+			*ret = here;
+		addr_t next;
+		if (READ(py, interp, PyInterp, next, &next) < 0 || next == interp)
+			break;
+		interp = next;
+	}
+	if (rc < 0)
+		return rc;
+	rc = prove_frames(py, ret);
+	if (rc == 0)
+		ret->stage = PROOF_DONE;
+	return rc;
+}

@@ -1,0 +1,39 @@
+/* The proof that a layout fits a process, and what opening a runtime shares with it. */
+#ifndef PYTHON_PROVE_H
+#define PYTHON_PROVE_H
+
+#include "python/py.h"
+
+/* What a failed proof says; a later stage is a nearer miss. */
+enum proof_stage { PROOF_NOTHING, PROOF_INTERP, PROOF_THREAD, PROOF_TYPE, PROOF_VERSION, PROOF_FRAME, PROOF_DONE };
+struct proof {
+	int stage;
+	char why[120];
+	uint32_t version; /* what sys.hexversion said, when that is what does not fit */
+};
+
+/* What is known of the version from outside of the structures; 0: nothing. */
+struct known_version {
+	uint32_t version;    /* PY_VERSION_HEX */
+	bool exact;          /* false: major and minor only */
+	char text[32];
+};
+
+/*
+ * py->img, layout and interp_head (and runtime where known) are set: is this a CPython whose structures lie so?  Fills types, version
+ * and version_text.  any_minor: the layout may belong to another minor version (it was given by hand or by the process itself).
+ * 0, or ERR_CORRUPT with ret saying what did not fit.
+ */
+int py_prove(struct py *py, const struct known_version *known, bool any_minor, struct proof *ret) MUST_CHECK;
+
+/* Types by identity (types.c): those that builtins names and those that importlib's functions show. */
+int types_find(struct py *py, addr_t interp, struct proof *ret) MUST_CHECK;
+
+/* sys.modules' entry's dictionary of an interpreter; ERR_ABSENT. */
+int py_module_dict(const struct py *py, addr_t interp, const char *name, addr_t *ret) MUST_CHECK;
+
+/* "3.12.1", "3.14.0rc2" of a PY_VERSION_HEX, and back (0 where it is none). */
+void version_format(uint32_t version, char *ret, size_t room);
+uint32_t version_parse(const char *text);
+
+#endif

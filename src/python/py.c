@@ -1,0 +1,234 @@
+/*
+ * Walks over interpreters and thread states, and who holds the interpreter lock.  Finding and proving the runtime is
+ * runtime.c's and prove.c's affair, frames are frame.c's.
+ */
+#include "python/py.h"
+
+#include <stdlib.h>
+
+#include "python/object.h"
+#include "python/prove.h"
+#include "python/walk.h"
+
+struct walk walk_start(const struct py *py, addr_t first, unsigned long limit)
+{
+	return (struct walk){ .py = py, .next = first, .limit = limit, .lap = 1 };
+}
+
+int walk_stop(struct walk *w, int rc)
+{
+	w->ended = true;
+	return rc;
+}
+
+int walk_enter(struct walk *w)
+{
+	if (w->ended)
+		return 0;
+	if (w->failed)
+		return walk_stop(w, w->failed);
+	if (!w->next)
+		return 0;
+	if (w->next == w->mark)
+		return walk_stop(w, ERR_CORRUPT);
+	if (w->n >= w->limit)
+		return walk_stop(w, ERR_LIMIT);
+	return 1;
+}
+
+void walk_leave(struct walk *w, addr_t next)
+{
+	/* Brent: the mark rests while the walk goes lap entries on, then jumps to where the walk is and lap doubles. */
+	w->n++;
+	if (w->n == w->lap) {
+		w->mark = w->next;
+		w->lap *= 2;
+	}
+	w->next = next;
+}
+
+struct walk py_interps(const struct py *py)
+{
+	return walk_start(py, py->interp_head, PY_MAX_INTERPS);
+}
+
+struct walk py_threads(const struct py *py, const struct py_interp *in)
+{
+	addr_t first = 0;
+	int rc = READ(py, in->addr, PyInterp, tstate_head, &first);
+	struct walk w = walk_start(py, first, PY_MAX_THREADS);
+
+	w.owner = in->addr;
+	w.gil_holder = in->gil_holder;
+	w.failed = rc < 0 ? rc : 0;
+	return w;
+}
+
+/* Up to 3.11 the lock belongs to the process; from 3.12 on interpreters have their own or share the main one's. */
+static void gil_state(const struct py *py, struct py_interp *in)
+{
+	addr_t gil, holder = 0;
+	uint64_t locked, enabled;
+
+	if (HAS(py, PyInterp, gil) && HAS(py, PyGil, locked)) {
+		if (READ(py, in->addr, PyInterp, gil, &gil) < 0 || READ(py, gil, PyGil, locked, &locked) < 0)
+			return;
+		/* Free-threaded builds have the lock still, switched off unless asked for (3.13t: gil.enabled). */
+		if (HAS(py, PyGil, enabled) && READ(py, gil, PyGil, enabled, &enabled) == 0 && !enabled) {
+			in->gil_known = true;
+			return;
+		}
+		if ((int32_t)locked > 0 && READ(py, gil, PyGil, last_holder, &holder) < 0)
+			return;
+	} else if (py->runtime && HAS(py, PyRuntime, gil_locked)) {
+		if (READ(py, py->runtime, PyRuntime, gil_locked, &locked) < 0)
+			return;
+		/*
+		 * gilstate.tstate_current is cleared before the lock is dropped and set after it is taken (Python/ceval_gil.h
+		 * 3.8 - 3.11): in between, the lock's own last_holder tells.
+		 */
+		if ((int32_t)locked > 0 && (READ(py, py->runtime, PyRuntime, gil_tstate_current, &holder) < 0 || !holder) &&
+		    READ(py, py->runtime, PyRuntime, gil_last_holder, &holder) < 0)
+			return;
+	} else {
+		return;
+	}
+	in->gil_known = true;
+	in->gil_locked = (int32_t)locked > 0; /* -1: not made yet */
+	in->gil_holder = holder;
+}
+
+int py_next_interp(struct walk *w, struct py_interp *ret)
+{
+	const struct py *py = w->py;
+	int rc = walk_enter(w);
+	if (rc <= 0)
+		return rc;
+	struct py_interp in = { .addr = w->next, .id = -1 };
+	addr_t next, main;
+	uint64_t id;
+	rc = READ(py, in.addr, PyInterp, next, &next);
+	if (rc < 0)
+		return walk_stop(w, rc);
+	if (READ(py, in.addr, PyInterp, id, &id) == 0)
+		in.id = (int64_t)id;
+	/* interpreters.main; without the runtime the main one is the last of the list (head is the newest), with id 0. */
+	if (py->runtime && READ(py, py->runtime, PyRuntime, interp_main, &main) == 0)
+		in.main = main == in.addr;
+	else
+		in.main = in.id == 0 || (in.id == -1 && !next);
+	gil_state(py, &in);
+	walk_leave(w, next);
+	*ret = in;
+	return 1;
+}
+
+/* The thread of the image whose thread pointer is ident: pthread_t is the thread pointer in glibc and musl of x86. */
+static pid_t tid_by_tls(const struct py *py, uint64_t ident)
+{
+	size_t lo = 0, hi = py->n_by_tls;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (py->by_tls[mid].tls < ident)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < py->n_by_tls && py->by_tls[lo].tls == ident ? py->by_tls[lo].tid : 0;
+}
+
+static bool tid_is_here(const struct py *py, uint64_t tid)
+{
+	size_t lo = 0, hi = py->n_by_tid;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if ((uint64_t)py->by_tid[mid].tid < tid)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < py->n_by_tid && (uint64_t)py->by_tid[lo].tid == tid;
+}
+
+/* 3.13 keeps the frame in the thread, 3.11 and 3.12 behind a C frame, earlier ones as an object. */
+static int thread_frame(const struct py *py, addr_t thread, addr_t *ret)
+{
+	addr_t cframe;
+
+	if (HAS(py, PyThread, current_frame))
+		return READ(py, thread, PyThread, current_frame, ret);
+	if (!HAS(py, PyThread, cframe) || !HAS(py, PyCFrame, current_frame)) /* 3.10's C frame does not know the frame yet */
+		return READ(py, thread, PyThread, frame, ret);
+	int rc = READ(py, thread, PyThread, cframe, &cframe);
+	if (rc == 0 && !cframe) {
+		*ret = 0;
+		return 0;
+	}
+	return rc < 0 ? rc : READ(py, cframe, PyCFrame, current_frame, ret);
+}
+
+int py_next_thread(struct walk *w, struct py_thread *ret)
+{
+	const struct py *py = w->py;
+	int rc = walk_enter(w);
+	if (rc <= 0)
+		return rc;
+	struct py_thread t = { .addr = w->next };
+	addr_t next;
+	rc = READ(py, t.addr, PyThread, interp, &t.interp);
+	if (rc == 0 && t.interp != w->owner)
+		rc = ERR_CORRUPT;
+	if (rc == 0)
+		rc = READ(py, t.addr, PyThread, next, &next);
+	if (rc < 0)
+		return walk_stop(w, rc);
+	uint64_t native, holds;
+	if (READ(py, t.addr, PyThread, thread_id, &t.ident) < 0)
+		t.ident = 0;
+	if (READ(py, t.addr, PyThread, id, &t.id) < 0)
+		t.id = 0;
+	if (thread_frame(py, t.addr, &t.frame) < 0)
+		t.frame = 0;
+	/*
+	 * The thread pointer first: native_thread_id is that of the innermost PID namespace, and a forked child kept its parent's
+	 * (Python/pystate.c 3.11: _PyThreadState_DeleteExcept and PyOS_AfterFork_Child leave it alone).
+	 */
+	if (t.ident)
+		t.tid = tid_by_tls(py, t.ident);
+	bool has_native = READ(py, t.addr, PyThread, native_thread_id, &native) == 0 && native;
+	if (!t.tid && has_native && tid_is_here(py, native))
+		t.tid = (pid_t)native;
+	t.stale = !t.tid && (t.ident || has_native) && py->n_by_tid;
+	t.holds_gil = w->gil_holder && w->gil_holder == t.addr;
+	if (t.holds_gil && READ(py, t.addr, PyThread, holds_gil, &holds) == 0 && !holds)
+		t.holds_gil = false; /* 3.14: the thread has let go, the lock does not say so yet */
+	walk_leave(w, next);
+	*ret = t;
+	return 1;
+}
+
+int py_main_ident(const struct py *py, uint64_t *ret)
+{
+	uint64_t ident;
+
+	if (py->runtime && READ(py, py->runtime, PyRuntime, main_thread, &ident) == 0 && ident) {
+		*ret = ident;
+		return 0;
+	}
+	struct walk interps = py_interps(py);
+	struct py_interp in;
+	while (py_next_interp(&interps, &in) == 1) {
+		addr_t dict, thread, value;
+		struct object o;
+		int64_t n;
+		if (!in.main || py_module_dict(py, in.addr, "threading", &dict) < 0 ||
+		    dict_get(py, dict, "_main_thread", &thread) < 0 || object_at(py, thread, &o) < 0 ||
+		    object_attr(&o, "_ident", &value) < 0 || object_at(py, value, &o) < 0 || object_int(&o, &n) < 0)
+			continue;
+		*ret = (uint64_t)n;
+		return 0;
+	}
+	return ERR_ABSENT;
+}

@@ -1,0 +1,537 @@
+/*
+ * Opening a Python in an image: where its runtime may be (in rising cost), which version it may be, which layouts are
+ * tried.  That a layout fits is for prove.c to say; nothing is believed before.
+ */
+#include "python/py.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/prove.h"
+#include "python/search.h"
+
+enum {
+	TRIES_MAX = 64,
+	PROOFS_MAX = 20000,      /* full proofs of candidates that the search found */
+	STEPS_MAX = 10000000,    /* of lists followed to check a candidate */
+	HITS_PER_THREAD = 1000,  /* a stack and a thread block hold a handful of copies */
+	HITS_MAX = 1000000,
+};
+
+static const char cookie_text[9] = "xdebugpy"; /* _Py_Debug_Cookie, pycore_debug_offsets.h */
+
+/* A layout that may be the one. */
+struct try {
+	struct layout layout;
+	char config[16];
+	bool given;              /* --layout: any version will do */
+	struct proof best;       /* how far its best candidate came */
+};
+
+struct opening {
+	struct image *img;
+	struct modules *mods;
+	struct arena *arena;
+	struct py base;          /* what every attempt starts from */
+	struct py *found;
+	struct try *tries;
+	size_t n_tries;
+	struct known_version known;
+	bool sign;               /* something of CPython was seen */
+	struct proof self;       /* how far the process's own offsets came */
+	char self_name[64];
+	unsigned proofs;
+	unsigned long steps;
+	uint64_t cookie;
+	uint8_t width;
+	struct search_set *set;
+	const struct try *for_main; /* runtime_of_main's search */
+	addr_t main_interp, runtime;
+};
+
+static void add_try(struct opening *o, const struct layout *l, const char *config, bool given)
+{
+	if (o->n_tries == TRIES_MAX)
+		return;
+	struct try *t = &o->tries[o->n_tries++];
+	t->layout = *l;
+	t->given = given;
+	snprintf(t->config, sizeof t->config, "%s", config);
+}
+
+/* "x86_64" and what may follow it: debug builds, free-threaded builds. */
+static bool config_of(const char *config, const char *machine)
+{
+	size_t n = strlen(machine);
+
+	return !strncmp(config, machine, n) && (!config[n] || config[n] == '-');
+}
+
+static bool config_has(const char *config, char flag)
+{
+	const char *dash = strchr(config, '-');
+
+	for (; dash; dash = strchr(dash + 1, '-'))
+		if (dash[1] == flag)
+			return true;
+	return false;
+}
+
+/* The tables of the version that seems to run first, then the others, newest first. */
+static void add_builtin_tries(struct opening *o, const struct py_options *opt)
+{
+	const char *machine = abi_name(image_abi(o->img)), *config;
+	uint32_t version, want = opt->python_version ? opt->python_version : o->known.version;
+
+	for (int pass = 0; pass < 2; pass++) {
+		for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
+			struct layout l;
+			bool same = want && version >> 16 == want >> 16;
+			if (!config_of(config, machine) || same != (pass == 0) || (pass && opt->python_version) ||
+			    layout_builtin(version, config, &l, NULL) < 0)
+				continue;
+			add_try(o, &l, config, false);
+		}
+	}
+}
+
+static int add_given_tries(struct opening *o, struct str text, struct err *err)
+{
+	static const char *const suffix[] = { "", "-d", "-t", "-d-t" };
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof suffix / sizeof *suffix; i++) {
+		struct layout l;
+		char config[32];
+		snprintf(config, sizeof config, "%s%s", abi_name(image_abi(o->img)), suffix[i]);
+		int parsed = layout_parse(text, config, &l, i ? NULL : err);
+		if (parsed == 0)
+			add_try(o, &l, config, true);
+		else if (!i || parsed != ERR_ABSENT)
+			rc = parsed;
+	}
+	return o->n_tries ? 0 : rc < 0 ? rc : ERR_UNSUPPORTED;
+}
+
+/* --- what a candidate has to pass --- */
+
+static void remember(struct proof *best, const struct proof *p)
+{
+	if (p->stage > best->stage || !best->why[0])
+		*best = *p;
+}
+
+static bool accept(struct opening *o, const struct py *py, const char *config, const char *found_by)
+{
+	o->found = arena_dup(o->arena, py, sizeof *py);
+	o->found->found_by = found_by;
+	o->found->free_threaded = config_has(config, 't');
+	o->found->debug_build = config_has(config, 'd');
+	return true;
+}
+
+/* A table may hold for some of a minor version's releases only (3.13.0 and 3.13.1): is this the one in force? */
+static bool in_force(const struct py *py, const char *config)
+{
+	struct layout l;
+
+	return !py->version_exact || layout_builtin(py->version, config, &l, NULL) < 0 || l.version == py->layout.version;
+}
+
+static bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t interp, const char *found_by)
+{
+	struct py py = o->base;
+	struct proof p = { 0 };
+
+	py.layout = t->layout;
+	py.runtime = runtime;
+	py.interp_head = interp;
+	if (runtime && (READ(&py, runtime, PyRuntime, interp_head, &py.interp_head) < 0 || !py.interp_head)) {
+		snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
+		remember(&t->best, &p);
+		return false;
+	}
+	int rc = py_prove(&py, &o->known, t->given, &p);
+	if (rc == 0 && !t->given && !in_force(&py, t->config)) {
+		p.stage = PROOF_VERSION;
+		p.version = py.version;
+		snprintf(p.why, sizeof p.why, "sys.hexversion says %s", py.version_text);
+		rc = ERR_CORRUPT;
+	}
+	if (rc < 0) {
+		/* A near miss tells the version that the message names. */
+		if (p.version && !o->known.exact) {
+			o->known.version = p.version;
+			o->known.exact = true;
+			version_format(p.version, o->known.text, sizeof o->known.text);
+		}
+		remember(&t->best, &p);
+		return false;
+	}
+	return accept(o, &py, t->config, found_by);
+}
+
+/*
+ * 3.13 on: _PyRuntime begins with _Py_DebugOffsets { char cookie[8]; u64 version, free_threaded; ... }.  The process's
+ * own offsets overrule the table; a version newer than any table has the newest one for what they do not cover.
+ */
+static bool attempt_self(struct opening *o, addr_t runtime, const char *found_by)
+{
+	char cookie[8];
+	uint64_t version, free_threaded;
+	static const char *const suffix[] = { "", "-d" };
+
+	if (o->n_tries && o->tries[0].given) /* --layout overrules */
+		return false;
+	if (image_read(o->img, runtime, cookie, sizeof cookie) < 0 || memcmp(cookie, cookie_text, 8) != 0 ||
+	    image_read_uint(o->img, runtime + 8, 8, &version) < 0 || image_read_uint(o->img, runtime + 16, 8, &free_threaded) < 0)
+		return false;
+	if (version < 0x030d0000 || version >= 0x03400000 || free_threaded > 1)
+		return false;
+	o->sign = true;
+	struct known_version before = o->known;
+	o->known.version = (uint32_t)version;
+	o->known.exact = true;
+	version_format((uint32_t)version, o->known.text, sizeof o->known.text);
+	for (size_t i = 0; i < 2; i++) {
+		char config[24];
+		struct py py = o->base;
+		snprintf(config, sizeof config, "%s%s%s", abi_name(image_abi(o->img)), suffix[i], free_threaded ? "-t" : "");
+		if (layout_builtin((uint32_t)version, config, &py.layout, NULL) < 0)
+			continue;
+		py.table_older = py.layout.version >> 16 != version >> 16;
+		if (py.table_older) { /* what traits say of "and later" */
+			py.layout.version = (uint32_t)version;
+			layout_set_traits(&py.layout);
+		}
+		int taken = layout_from_self(o->img, runtime, &py.layout, &py.self_differ);
+		py.self_taken = taken > 0 ? (unsigned)taken : 0;
+		py.runtime = runtime;
+		struct proof p = { 0 };
+		if (READ(&py, runtime, PyRuntime, interp_head, &py.interp_head) < 0 || !py.interp_head) {
+			snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
+		} else if (py_prove(&py, &o->known, py.table_older, &p) == 0) {
+			return accept(o, &py, config, found_by);
+		}
+		remember(&o->self, &p);
+		snprintf(o->self_name, sizeof o->self_name, "%s and its own offsets", py.layout.name);
+	}
+	o->known = before.exact ? before : o->known;
+	return false;
+}
+
+static bool attempt_runtime(struct opening *o, addr_t runtime, const char *found_by)
+{
+	if (!runtime || runtime % o->width)
+		return false;
+	if (attempt_self(o, runtime, found_by))
+		return true;
+	for (size_t i = 0; i < o->n_tries; i++)
+		if (attempt(o, &o->tries[i], runtime, 0, found_by))
+			return true;
+	return false;
+}
+
+/* --- the search for thread pointers --- */
+
+/* Does the list from head reach interp? */
+static bool interps_reach(struct opening *o, const struct layout *l, addr_t head, addr_t interp)
+{
+	for (unsigned n = 0; head && n < 1000 && o->steps < STEPS_MAX; n++, o->steps++) {
+		if (head == interp)
+			return true;
+		if (layout_read(o->img, l, head, F_PyInterp_next, &head) < 0)
+			return false;
+	}
+	return false;
+}
+
+static int runtime_word(void *arg, addr_t at, uint64_t word)
+{
+	struct opening *o = arg;
+	const struct layout *l = &o->for_main->layout;
+	addr_t runtime = at - (addr_t)l->offset[F_PyRuntime_interp_main], head;
+
+	(void)word;
+	if (runtime % o->width || layout_read(o->img, l, runtime, F_PyRuntime_interp_head, &head) < 0 ||
+	    !interps_reach(o, l, head, o->main_interp))
+		return 0;
+	o->runtime = runtime;
+	return 1;
+}
+
+/*
+ * The runtime that an interpreter belongs to.  Interpreters know it from 3.9 on; for 3.8 the word interpreters.main is
+ * looked for in the data of ELF files (a few hundred KiB).  0 where it is not there: then the GIL's state is not known.
+ */
+static addr_t runtime_of(struct opening *o, const struct try *t, addr_t interp)
+{
+	const struct layout *l = &t->layout;
+	addr_t runtime, head;
+
+	if (layout_has(l, F_PyInterp_runtime)) {
+		if (layout_read(o->img, l, interp, F_PyInterp_runtime, &runtime) < 0 || runtime % o->width ||
+		    layout_read(o->img, l, runtime, F_PyRuntime_interp_head, &head) < 0 || !interps_reach(o, l, head, interp))
+			return 0;
+		return runtime;
+	}
+	if (!layout_has(l, F_PyRuntime_interp_main) || !layout_has(l, F_PyRuntime_interp_head))
+		return 0;
+	addr_t main = interp, next;
+	for (unsigned n = 0; n < 1000 && layout_read(o->img, l, main, F_PyInterp_next, &next) == 0 && next && next != main; n++)
+		main = next;
+	struct search_set *set = search_set_new(&main, 1);
+	o->for_main = t;
+	o->main_interp = main;
+	int rc = search_words(o->img, set, SEARCH_ELF, HITS_MAX, runtime_word, o);
+	search_set_free(set);
+	return rc == 1 ? o->runtime : 0;
+}
+
+/* Is the word at `at` the thread_id of a thread state?  Then its interpreter's list reaches it. */
+static bool is_thread_state(struct opening *o, const struct layout *l, addr_t at, addr_t *ret_interp)
+{
+	addr_t thread = at - (addr_t)l->offset[F_PyThread_thread_id], interp, next, back;
+
+	if (thread % o->width || thread > at || layout_read(o->img, l, thread, F_PyThread_interp, &interp) < 0 || !interp ||
+	    interp % o->width || layout_read(o->img, l, interp, F_PyInterp_tstate_head, &next) < 0)
+		return false;
+	for (unsigned n = 0; n < PY_MAX_THREADS && next && next % o->width == 0 && o->steps < STEPS_MAX; n++, o->steps++) {
+		if (layout_read(o->img, l, next, F_PyThread_interp, &back) < 0 || back != interp)
+			return false;
+		if (next == thread) {
+			*ret_interp = interp;
+			return true;
+		}
+		addr_t after;
+		if (layout_read(o->img, l, next, F_PyThread_next, &after) < 0 || after == next)
+			return false;
+		next = after;
+	}
+	return false;
+}
+
+static int found_word(void *arg, addr_t at, uint64_t word)
+{
+	struct opening *o = arg;
+
+	if (word == o->cookie)
+		return attempt_runtime(o, at, "cookie");
+	for (size_t i = 0; i < o->n_tries; i++) {
+		struct try *t = &o->tries[i];
+		addr_t interp;
+		if (!layout_has(&t->layout, F_PyThread_thread_id) || !is_thread_state(o, &t->layout, at, &interp))
+			continue;
+		if (++o->proofs > PROOFS_MAX)
+			return ERR_LIMIT;
+		addr_t runtime = runtime_of(o, t, interp);
+		if (runtime && attempt_self(o, runtime, "search"))
+			return 1;
+		if (attempt(o, t, runtime, runtime ? 0 : interp, "search"))
+			return 1;
+	}
+	return o->steps >= STEPS_MAX ? ERR_LIMIT : 0;
+}
+
+static bool search_memory(struct opening *o)
+{
+	const struct thread *threads;
+	size_t n = image_threads(o->img, &threads);
+	CLEANUP(cleanup_free) uint64_t *words = xcalloc(n + 1, sizeof *words);
+	uint8_t text[8];
+
+	for (size_t i = 0; i < n; i++)
+		words[i] = threads[i].regs.tls;
+	memcpy(text, cookie_text, 8);
+	for (size_t i = 0; i < 8; i++)
+		o->cookie |= (uint64_t)text[i] << 8 * (image_abi(o->img)->big_endian ? 7 - i : i);
+	words[n] = o->width == 8 ? o->cookie : 0;
+	struct search_set *set = search_set_new(words, n + 1);
+	unsigned long max = n < HITS_MAX / HITS_PER_THREAD ? (n + 1) * HITS_PER_THREAD : HITS_MAX;
+	int rc = search_words(o->img, set, SEARCH_ELF, max, found_word, o);
+	if (rc >= 0 && !o->found)
+		rc = search_words(o->img, set, SEARCH_REST, max, found_word, o);
+	search_set_free(set);
+	return o->found != NULL;
+}
+
+/* --- what is known from outside --- */
+
+/* "libpython3.9.so.1.0", "python3.9", "libpython2.7.a": major and minor of the first such file that is mapped. */
+static void version_from_paths(struct opening *o)
+{
+	const struct mapping *list;
+	size_t n = image_mappings(o->img, &list);
+
+	for (size_t i = 0; i < n; i++) {
+		const uint8_t *p = list[i].path.p, *slash = NULL;
+		size_t len = list[i].path.len;
+		for (size_t k = 0; k < len; k++)
+			if (p[k] == '/')
+				slash = p + k;
+		const uint8_t *base = slash ? slash + 1 : p;
+		size_t left = len - (size_t)(base - p);
+		if (left >= 9 && !memcmp(base, "libpython", 9))
+			base += 9, left -= 9;
+		else if (left >= 6 && !memcmp(base, "python", 6))
+			base += 6, left -= 6;
+		else
+			continue;
+		o->sign = true;
+		char text[8] = "";
+		memcpy(text, base, left < sizeof text - 1 ? left : sizeof text - 1);
+		uint32_t version = version_parse(text);
+		if (!version)
+			continue;
+		o->known.version = version & 0xffff0000u;
+		snprintf(o->known.text, sizeof o->known.text, "%u.%u", version >> 24, version >> 16 & 255);
+		return;
+	}
+}
+
+static void version_from_outside(struct opening *o)
+{
+	addr_t at;
+	uint64_t size, version;
+
+	version_from_paths(o);
+	/* const unsigned long Py_Version (3.11 on), in .rodata. */
+	if (o->mods && modules_symbol(o->mods, "Py_Version", &at, &size, NULL) == 0 && image_read_uint(o->img, at, 4, &version) == 0 &&
+	    version >> 24 == 3) {
+		o->sign = true;
+		o->known.version = (uint32_t)version;
+		o->known.exact = true;
+		version_format((uint32_t)version, o->known.text, sizeof o->known.text);
+	}
+}
+
+/* Before giving up: the version for the message. */
+static void version_for_message(struct opening *o)
+{
+	char text[32];
+
+	if (o->known.exact)
+		return;
+	if (search_version_text(o->img, text, sizeof text) == 0) {
+		o->sign = true;
+		snprintf(o->known.text, sizeof o->known.text, "%s", text);
+		o->known.version = version_parse(text);
+	}
+}
+
+static int tid_order(const void *a, const void *b)
+{
+	const struct py_tid *x = a, *y = b;
+
+	return x->tid < y->tid ? -1 : x->tid > y->tid;
+}
+
+static int tls_order(const void *a, const void *b)
+{
+	const struct py_tid *x = a, *y = b;
+
+	return x->tls < y->tls ? -1 : x->tls > y->tls ? 1 : tid_order(a, b);
+}
+
+static void index_threads(struct opening *o)
+{
+	const struct thread *threads;
+	size_t n = image_threads(o->img, &threads), n_tls = 0;
+	struct py_tid *by_tid = arena_alloc(o->arena, n * sizeof *by_tid + 1), *by_tls = arena_alloc(o->arena, n * sizeof *by_tls + 1);
+
+	for (size_t i = 0; i < n; i++) {
+		by_tid[i] = (struct py_tid){ threads[i].regs.tls, threads[i].tid };
+		if (threads[i].regs.tls)
+			by_tls[n_tls++] = by_tid[i];
+	}
+	qsort(by_tid, n, sizeof *by_tid, tid_order);
+	qsort(by_tls, n_tls, sizeof *by_tls, tls_order);
+	o->base.by_tid = by_tid;
+	o->base.n_by_tid = n;
+	o->base.by_tls = by_tls;
+	o->base.n_by_tls = n_tls;
+}
+
+static int give_up(struct opening *o, struct err *err)
+{
+	const struct thread *threads;
+	size_t n = image_threads(o->img, &threads);
+
+	version_for_message(o);
+	if (!o->sign) {
+		err_set(err, ERR_NOPYTHON, "found no CPython");
+		return err_why(err, "no libpython, no symbol _PyRuntime, no section .PyRuntime, no cookie of 3.13 or later, and no thread state "
+			       "with the thread pointer of one of the %zu threads", n);
+	}
+	CLEANUP(cleanup_sb) struct sb tried = { 0 };
+	if (o->self_name[0])
+		sb_printf(&tried, "%s: %s; ", o->self_name, o->self.why);
+	for (size_t i = 0; i < o->n_tries; i++) {
+		const struct proof *p = &o->tries[i].best;
+		if (tried.len > 400) {
+			sb_printf(&tried, "...; ");
+			break;
+		}
+		sb_printf(&tried, "%s: %s; ", o->tries[i].layout.name, p->why[0] ? p->why : "no runtime found");
+	}
+	if (tried.len > 2)
+		tried.len -= 2;
+	else
+		sb_printf(&tried, "no table for %s", abi_name(image_abi(o->img)));
+	err_set(err, ERR_UNSUPPORTED, "no layout fits this Python%s%s (tried: %.*s)", o->known.text[0] ? " " : "", o->known.text,
+		(int)tried.len, tried.s);
+	return err_hint(err, "--layout FILE, or a newer pyanalyze");
+}
+
+static bool find_runtime(struct opening *o, const struct py_options *opt)
+{
+	addr_t at;
+	uint64_t size;
+	const char *how = "symbol";
+
+	if (opt->hint_runtime && attempt_runtime(o, opt->hint_runtime, "hint"))
+		return true;
+	addr_t hint = image_facts(o->img)->hint_runtime;
+	if (hint && hint != opt->hint_runtime && attempt_runtime(o, hint, "hint"))
+		return true;
+	if (o->mods && modules_symbol(o->mods, "_PyRuntime", &at, &size, &how) == 0) {
+		o->sign = true;
+		if (attempt_runtime(o, at, how))
+			return true;
+	}
+	if (o->mods && modules_section(o->mods, ".PyRuntime", &at, &size) == 0) {
+		o->sign = true;
+		if (attempt_runtime(o, at, "section"))
+			return true;
+	}
+	return search_memory(o);
+}
+
+int py_open(struct image *img, struct modules *mods, const struct py_options *opt, struct arena *a, struct py **ret, struct err *err)
+{
+	static const struct py_options none;
+	struct opening o = { .img = img, .mods = mods, .arena = a };
+
+	if (!opt)
+		opt = &none;
+	o.base.img = img;
+	o.base.mods = mods;
+	o.width = image_abi(img)->width;
+	if (o.width != 4 && o.width != 8)
+		return err_set(err, ERR_UNSUPPORTED, "pointers of %u bytes", o.width);
+	CLEANUP(cleanup_free) struct try *tries = xcalloc(TRIES_MAX, sizeof *tries);
+	o.tries = tries;
+	index_threads(&o);
+	version_from_outside(&o);
+	if (opt->layout_text.s) {
+		int rc = add_given_tries(&o, opt->layout_text, err);
+		if (rc < 0)
+			return rc;
+	} else {
+		add_builtin_tries(&o, opt);
+	}
+	if (!find_runtime(&o, opt))
+		return give_up(&o, err);
+	*ret = o.found;
+	return 0;
+}

@@ -1,0 +1,263 @@
+/*
+ * Looking for words and for the version's text in writable memory.  Owns the order in which memory is visited and the
+ * bounds of the search; what a found word means is the caller's affair.
+ */
+#include "python/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 256 * 1024 };
+
+struct search_set {
+	uint64_t low, high; /* of the words that lie close together, so that one comparison rejects nearly all of memory */
+	uint64_t far;       /* the one word that lies apart (a cookie); 0: none */
+	unsigned shift;
+	size_t mask;
+	uint64_t *slots;    /* open addressing, 0: empty */
+	bool empty;
+};
+
+static size_t set_slot(const struct search_set *s, uint64_t word)
+{
+	return (size_t)((word * 0x9e3779b97f4a7c15u) >> s->shift);
+}
+
+static bool set_has(const struct search_set *s, uint64_t word)
+{
+	for (size_t i = set_slot(s, word); s->slots[i]; i = (i + 1) & s->mask)
+		if (s->slots[i] == word)
+			return true;
+	return false;
+}
+
+static int word_order(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+struct search_set *search_set_new(const uint64_t *words, size_t n)
+{
+	struct search_set *s = xcalloc(1, sizeof *s);
+	unsigned bits = 4;
+
+	while (((size_t)1 << bits) < 2 * n + 2)
+		bits++;
+	s->shift = 64 - bits;
+	s->mask = ((size_t)1 << bits) - 1;
+	s->slots = xcalloc(s->mask + 1, sizeof *s->slots);
+	CLEANUP(cleanup_free) uint64_t *sorted = xcalloc(n ? n : 1, sizeof *sorted);
+	size_t m = 0;
+	for (size_t i = 0; i < n; i++)
+		if (words[i])
+			sorted[m++] = words[i];
+	qsort(sorted, m, sizeof *sorted, word_order);
+	s->empty = m == 0;
+	if (!m)
+		return s;
+	for (size_t i = 0; i < m; i++) {
+		size_t at = set_slot(s, sorted[i]);
+		while (s->slots[at] && s->slots[at] != sorted[i])
+			at = (at + 1) & s->mask;
+		s->slots[at] = sorted[i];
+	}
+	s->low = sorted[0];
+	s->high = sorted[m - 1];
+	/* Thread pointers lie in the lower half, the cookie's text far above them. */
+	if (m > 1 && s->high - sorted[m - 2] > (uint64_t)1 << 48) {
+		s->far = s->high;
+		s->high = sorted[m - 2];
+	}
+	return s;
+}
+
+void search_set_free(struct search_set *s)
+{
+	if (!s)
+		return;
+	free(s->slots);
+	free(s);
+}
+
+static bool elf_data(const struct image *img, const struct segment *seg)
+{
+	const struct mapping *list;
+	size_t n = image_mappings(img, &list);
+
+	/* The last mapping that starts at or before the segment's end covers it, or ends where it (a bss) starts. */
+	size_t lo = 0, hi = n;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (list[mid].start < seg->start + seg->size)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo > 0 && list[lo - 1].path.len > 0 && list[lo - 1].path.p[0] == '/' && list[lo - 1].end >= seg->start;
+}
+
+/* Calls got for consecutive pieces of every writable segment of the kind; pieces start at multiples of 8. */
+static int each_piece(struct image *img, enum search_where where, size_t overlap,
+		      int (*got)(void *arg, addr_t at, const uint8_t *p, size_t len), void *arg)
+{
+	const struct segment *segs;
+	size_t n = image_segments(img, &segs);
+	CLEANUP(cleanup_free) uint8_t *buf = xmalloc(CHUNK);
+	/* A segment list may change beneath us when pages are laid beneath: it does not during a search. */
+	for (size_t i = 0; i < n; i++) {
+		if (!(segs[i].prot & 2) || (where == SEARCH_ELF) != elf_data(img, &segs[i]))
+			continue;
+		addr_t at = (segs[i].start + 7) & ~(addr_t)7, end = segs[i].start + segs[i].size;
+		while (at >= segs[i].start && at < end) {
+			uint64_t skip = image_skip(img, at);
+			if (skip) {
+				if (skip >= end - at)
+					break;
+				at += skip < 8 ? 8 : skip & ~(uint64_t)7;
+				continue;
+			}
+			size_t want = end - at < CHUNK ? (size_t)(end - at) : CHUNK;
+			size_t len = image_read_some(img, at, buf, want);
+			if (!len) {
+				at += 4096 - at % 4096; /* a page that cannot be read */
+				continue;
+			}
+			int rc = got(arg, at, buf, len);
+			if (rc)
+				return rc;
+			if (len == want && end - at > CHUNK && overlap)
+				len -= overlap;
+			at += len >= 8 ? len & ~(size_t)7 : 8;
+		}
+	}
+	return 0;
+}
+
+struct words {
+	struct image *img;
+	const struct search_set *set;
+	unsigned long left;
+	int (*got)(void *arg, addr_t at, uint64_t word);
+	void *arg;
+	uint8_t width;
+	bool big_endian;
+};
+
+static int word_hit(struct words *w, addr_t at, uint64_t word)
+{
+	if (!set_has(w->set, word))
+		return 0;
+	if (!w->left--)
+		return ERR_LIMIT;
+	return w->got(w->arg, at, word);
+}
+
+static int words_piece(void *arg, addr_t at, const uint8_t *p, size_t len)
+{
+	struct words *w = arg;
+	uint64_t low = w->set->low, span = w->set->high - low, far = w->set->far;
+
+	if (w->width == 8 && !w->big_endian) {
+		for (size_t i = 0; i + 8 <= len; i += 8) {
+			uint64_t word = (uint64_t)p[i] | (uint64_t)p[i + 1] << 8 | (uint64_t)p[i + 2] << 16 |
+				(uint64_t)p[i + 3] << 24 | (uint64_t)p[i + 4] << 32 | (uint64_t)p[i + 5] << 40 |
+				(uint64_t)p[i + 6] << 48 | (uint64_t)p[i + 7] << 56;
+			if (word - low > span && word != far)
+				continue;
+			int rc = word_hit(w, at + i, word);
+			if (rc)
+				return rc;
+		}
+		return 0;
+	}
+	for (size_t i = 0; i + w->width <= len; i += w->width) {
+		uint64_t word = 0;
+		for (size_t k = 0; k < w->width; k++)
+			word |= (uint64_t)p[i + k] << 8 * (w->big_endian ? w->width - 1 - k : k);
+		if (word - low > span && word != far)
+			continue;
+		int rc = word_hit(w, at + i, word);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+int search_words(struct image *img, const struct search_set *set, enum search_where where, unsigned long max,
+		 int (*got)(void *arg, addr_t at, uint64_t word), void *arg)
+{
+	const struct abi *abi = image_abi(img);
+
+	if (set->empty || (abi->width != 4 && abi->width != 8))
+		return 0;
+	struct words w = { img, set, max, got, arg, abi->width, abi->big_endian };
+	return each_piece(img, where, 0, words_piece, &w);
+}
+
+enum { VERSION_MAX = 255 };
+
+struct version_text {
+	char *ret;
+	size_t room;
+};
+
+static bool is_digit(uint8_t c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* The length of "3.9.18" or "3.14.0rc2" at p, 0 if there is none; " (" follows. */
+static size_t version_len(const uint8_t *p, size_t len)
+{
+	size_t i = 0;
+
+	if (len < 8 || (p[0] != '2' && p[0] != '3') || p[1] != '.')
+		return 0;
+	for (i = 2; i < len && i < 4 && is_digit(p[i]); i++)
+		;
+	if (i == 2 || i + 1 >= len || p[i] != '.' || !is_digit(p[i + 1]))
+		return 0;
+	for (i++; i < len && i < 8 && is_digit(p[i]); i++)
+		;
+	while (i < len && i < 16 && (is_digit(p[i]) || p[i] == 'a' || p[i] == 'b' || p[i] == 'r' || p[i] == 'c' || p[i] == '+'))
+		i++;
+	return i + 1 < len && p[i] == ' ' && (p[i + 1] == '(' || p[i + 1] == 'f') ? i : 0;
+}
+
+static int version_piece(void *arg, addr_t at, const uint8_t *p, size_t len)
+{
+	struct version_text *v = arg;
+
+	(void)at;
+	/* What Py_GetVersion() wrote ends in the compiler's name in brackets. */
+	for (const uint8_t *q = p; (q = memchr(q, '[', (size_t)(p + len - q))); q++) {
+		size_t left = (size_t)(p + len - q);
+		if (!(left > 5 && !memcmp(q, "[GCC ", 5)) && !(left > 7 && !memcmp(q, "[Clang ", 7)))
+			continue;
+		size_t before = (size_t)(q - p) < VERSION_MAX - 80 ? (size_t)(q - p) : VERSION_MAX - 80;
+		for (size_t back = 1; back <= before; back++) {
+			const uint8_t *s = q - back;
+			if (*s < 9 || *s > 126)
+				break;
+			if ((s > p && (is_digit(s[-1]) || s[-1] == '.')) || !is_digit(*s))
+				continue;
+			size_t n = version_len(s, back);
+			if (n && n < v->room) {
+				memcpy(v->ret, s, n);
+				v->ret[n] = 0;
+				return 1;
+			}
+		}
+	}
+	return 0;
+}
+
+int search_version_text(struct image *img, char *ret, size_t room)
+{
+	struct version_text v = { ret, room };
+	int rc = each_piece(img, SEARCH_ELF, VERSION_MAX, version_piece, &v);
+
+	return rc == 1 ? 0 : rc < 0 ? rc : ERR_ABSENT;
+}

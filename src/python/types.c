@@ -1,0 +1,139 @@
+/*
+ * Types by identity.  A static type's tp_name lies in .rodata, which an ordinary core leaves out, so types are known
+ * through dictionaries in the heap: builtins names most; the functions of importlib, which every 3.x loads at start
+ * (also with -S -E; seen on 3.6 - 3.15), show what a function and a code object are.
+ */
+#include "python/object.h"
+#include "python/prove.h"
+
+int py_module_dict(const struct py *py, addr_t interp, const char *name, addr_t *ret)
+{
+	addr_t modules = 0, module;
+
+	/* 3.12 moved interp->modules to interp->imports.modules; sys.modules is the same dictionary. */
+	int rc = HAS(py, PyInterp, modules) ? READ(py, interp, PyInterp, modules, &modules) : ERR_ABSENT;
+	if (rc < 0 || !modules) {
+		addr_t sysdict;
+		rc = READ(py, interp, PyInterp, sysdict, &sysdict);
+		if (rc < 0)
+			return rc;
+		rc = dict_get(py, sysdict, "modules", &modules);
+		if (rc < 0)
+			return rc;
+	}
+	rc = dict_get(py, modules, name, &module);
+	if (rc < 0)
+		return rc;
+	return READ(py, module, PyModule, md_dict, ret);
+}
+
+static int importlib_dict(const struct py *py, addr_t interp, addr_t *ret)
+{
+	addr_t module;
+
+	if (HAS(py, PyInterp, importlib) && READ(py, interp, PyInterp, importlib, &module) == 0 && module &&
+	    READ(py, module, PyModule, md_dict, ret) == 0)
+		return 0;
+	return py_module_dict(py, interp, "_frozen_importlib", ret);
+}
+
+static int type_of(const struct py *py, addr_t obj, addr_t *ret)
+{
+	return READ(py, obj, PyObject, ob_type, ret);
+}
+
+static bool is_type(const struct py *py, addr_t obj)
+{
+	addr_t t;
+
+	return obj && type_of(py, obj, &t) == 0 && t == py->types.type;
+}
+
+/* The type of what most frames' code pointers lead to: where no dictionary can be read any more (a late crash). */
+static addr_t commonest_code_type(const struct py *py, addr_t interp)
+{
+	enum { SEEN = 8, LOOK = 4096 };
+	struct { addr_t type; unsigned n; } seen[SEEN] = { 0 };
+	struct py_interp in = { .addr = interp };
+	struct walk threads = py_threads(py, &in);
+	struct py_thread t;
+	unsigned looked = 0;
+
+	while (looked < LOOK && py_next_thread(&threads, &t) == 1) {
+		struct walk frames = py_frames(py, t.frame);
+		struct py_frame f;
+		while (looked++ < LOOK && py_next_frame(&frames, &f) == 1) {
+			addr_t type;
+			if (f.shim || !f.code || type_of(py, f.code, &type) < 0)
+				continue;
+			for (unsigned i = 0; i < SEEN; i++) {
+				if (seen[i].type && seen[i].type != type)
+					continue;
+				seen[i].type = type;
+				seen[i].n++;
+				break;
+			}
+		}
+	}
+	unsigned best = 0;
+	for (unsigned i = 1; i < SEEN; i++)
+		if (seen[i].n > seen[best].n)
+			best = i;
+	return is_type(py, seen[best].type) ? seen[best].type : 0;
+}
+
+static const struct { const char *name; size_t at; } builtin_types[] = {
+	{ "object", offsetof(struct py_types, object) }, { "str", offsetof(struct py_types, str) },
+	{ "bytes", offsetof(struct py_types, bytes) },   { "int", offsetof(struct py_types, int_) },
+	{ "dict", offsetof(struct py_types, dict) },     { "tuple", offsetof(struct py_types, tuple) },
+	{ "list", offsetof(struct py_types, list) },     { "float", offsetof(struct py_types, float_) },
+	{ "bool", offsetof(struct py_types, bool_) },    { "set", offsetof(struct py_types, set) },
+};
+
+int types_find(struct py *py, addr_t interp, struct proof *ret)
+{
+	struct py_types *types = &py->types;
+	addr_t sysdict, builtins, found;
+
+	*types = (struct py_types){ 0 };
+	if (READ(py, interp, PyInterp, sysdict, &sysdict) < 0 || !sysdict) {
+		snprintf(ret->why, sizeof ret->why, "interpreter 0x%llx has no sys", (unsigned long long)interp);
+		return ERR_CORRUPT;
+	}
+	addr_t dict, type, meta;
+	if (type_of(py, sysdict, &dict) < 0 || type_of(py, dict, &type) < 0 || type_of(py, type, &meta) < 0 || type != meta) {
+		snprintf(ret->why, sizeof ret->why, "type(type) is not type");
+		return ERR_CORRUPT;
+	}
+	types->type = type;
+	types->dict = dict;
+	/* builtins is cleared late in Py_Finalize: its absence proves nothing, another type named type does. */
+	if (READ(py, interp, PyInterp, builtins, &builtins) == 0 && builtins) {
+		if (dict_get(py, builtins, "type", &found) == 0 && found != type) {
+			snprintf(ret->why, sizeof ret->why, "builtins.type is not type(dict)'s type");
+			return ERR_CORRUPT;
+		}
+		for (size_t i = 0; i < sizeof builtin_types / sizeof *builtin_types; i++)
+			if (dict_get(py, builtins, builtin_types[i].name, &found) == 0 && is_type(py, found))
+				*(addr_t *)((char *)types + builtin_types[i].at) = found;
+		if (dict_get(py, builtins, "None", &found) == 0 && type_of(py, found, &types->none_type) == 0)
+			types->none = found;
+		if (types->dict != dict) {
+			snprintf(ret->why, sizeof ret->why, "sys' dictionary is no dict");
+			return ERR_CORRUPT;
+		}
+	}
+	addr_t module, lib, function, code;
+	if (HAS(py, PyInterp, importlib) && READ(py, interp, PyInterp, importlib, &module) == 0 && module &&
+	    type_of(py, module, &found) == 0 && is_type(py, found))
+		types->module = found;
+	if (importlib_dict(py, interp, &lib) == 0 && dict_get(py, lib, "_find_and_load", &function) == 0 &&
+	    type_of(py, function, &found) == 0 && is_type(py, found)) {
+		types->function = found;
+		if (READ(py, function, PyFunction, func_code, &code) == 0 && type_of(py, code, &found) == 0 && is_type(py, found))
+			types->code = found;
+	}
+	if (!types->code)
+		types->code = commonest_code_type(py, interp);
+	return 0;
+}
