@@ -181,6 +181,10 @@ int image_open(const char *path, struct image **ret, struct err *err)
 {
 	struct bytes *b;
 	int rc = bytes_open(path, &b, err);
+	if (rc == ERR_GONE)
+		return err_hint(err, "ls /var/lib/systemd/coredump; coredumpctl list"), rc;
+	if (rc == ERR_PERM)
+		return err_hint(err, "sudo, or coredumpctl dump PID -o core"), rc;
 	return rc < 0 ? rc : image_open_bytes(b, ret, err);
 }
 
