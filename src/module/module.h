@@ -9,27 +9,36 @@ struct module {
 	struct blob path;         /* as in the file note, or from the link map */
 	struct blob build_id;     /* from the image; len 0 if not known */
 	struct blob disk_build_id;/* of the file on disk when it differs (then that file is not used) */
+	const char *disk_path;    /* where that other file is */
 	const char *file;         /* the file on disk that is used; NULL if none */
-	addr_t start, end, bias;  /* bias: what is added to a symbol's value */
+	addr_t start, end, bias;  /* end includes .bss; bias: what is added to a symbol's value */
 	uint8_t symbols;          /* enum symbols */
 	bool headers_in_image;    /* its ELF header and program headers can be read */
+	bool exe;                 /* the program itself */
 	bool vdso;
+	bool unverified;          /* file was named by the user and fits the mappings, but no build-id says that it is the one */
+	bool bias_known;          /* false: neither headers nor a file; no address of it has a name */
 };
 struct modules;
 
-/* Borrows img and where until modules_close.  Also lays file pages that the image left out beneath it (build-id checked). */
+/*
+ * Borrows img and where (may be NULL: no files) until modules_close, which comes before image_close.  Also lays file
+ * pages that the image left out beneath it: only from a file with the same build-id, or one that the user named; they are
+ * read when asked for.  Always succeeds but for memory; an image without modules has an empty list.
+ */
 int modules_open(struct image *img, const struct search *where, struct modules **ret, struct err *err) MUST_CHECK;
 void modules_close(struct modules *mods); /* takes NULL */
 size_t modules_list(const struct modules *mods, const struct module **ret); /* sorted by start */
 const struct module *modules_at(const struct modules *mods, addr_t addr);
+const struct module *modules_exe(const struct modules *mods);               /* NULL if not known */
 struct opener *modules_opener(struct modules *mods);
 
 /* An exported or local symbol, from the image's own dynamic symbols (PT_DYNAMIC), else the file's .symtab / .dynsym. ERR_ABSENT.
  * how (may be NULL) is set to "dynamic" or "symbol". Searches the executable and modules whose name looks like libpython first. */
 int modules_symbol(struct modules *mods, const char *name, addr_t *ret, uint64_t *ret_size, const char **how) MUST_CHECK;
-/* A section of any module's file or of the image, by name (".PyRuntime"); ERR_ABSENT. */
+/* A section of a module's file, by name (".PyRuntime"), where it is in memory; ERR_ABSENT. */
 int modules_section(struct modules *mods, const char *name, addr_t *ret, uint64_t *ret_size) MUST_CHECK;
-/* The name of the function at pc and the distance from its start; ERR_ABSENT. */
+/* The name of the function at pc and the distance from its start; ERR_ABSENT.  The text lives until modules_close. */
 int modules_name(struct modules *mods, addr_t pc, struct str *ret, uint64_t *ret_offset) MUST_CHECK;
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * The only place that opens files which the input names.  Rules: a regular file, O_NONBLOCK | O_CLOEXEC, capped in
- * size, sources only with a Python or Cython suffix; nothing is executed.  One process today; callers see only this.
+ * The only place that opens files which the input names.  Rules: a regular file of a real file system, O_NONBLOCK |
+ * O_CLOEXEC | O_NOCTTY and never opened before it is known to be one (opening a device can act), capped in size,
+ * sources only with a Python or Cython suffix; nothing is executed.  One process today; callers see only this.
  */
 #ifndef MODULE_OPENER_H
 #define MODULE_OPENER_H
@@ -10,18 +11,35 @@
 struct search {
 	const char *exe;                 /* -e */
 	const char *sysroot;             /* --sysroot; when set, paths are tried beneath it first */
-	const char *const *lib_path;     /* --lib-path, NULL-terminated; may be NULL */
+	const char *const *lib_path;     /* --lib-path: folders, NULL-terminated; may be NULL */
 	const char *const *source_map;   /* OLD, NEW, OLD, NEW, ..., NULL; may be NULL */
 	bool no_files;                   /* open nothing: for tests and for images from elsewhere */
 };
 struct opener;
-struct opener *opener_new(const struct search *where);   /* borrows where */
+struct opener *opener_new(const struct search *where);   /* borrows where; NULL: no_files */
 void opener_free(struct opener *o);                      /* takes NULL */
-/* An ELF file by the path of the target's mapping; *ret_path (arena of the opener) says which was opened. Returns a fd, ERR_ABSENT, ERR_IO. The caller checks the build-id. */
-int opener_elf(struct opener *o, struct blob path, unsigned nth, const char **ret_path) MUST_CHECK; /* nth candidate: 0, 1, ... until ERR_ABSENT */
-/* A source file's whole text (at most 16 MiB), kept until opener_free; ERR_ABSENT, ERR_UNSUPPORTED (suffix), ERR_IO. */
+
+enum { OPENER_ELF_MAX = 1 << 30, OPENER_SOURCE_MAX = 16 << 20, OPENER_SOURCES_MAX = 256 << 20 };
+
+/* A candidate for an ELF file of the target. */
+struct candidate {
+	const char *path;                /* as opened; lives as long as the opener */
+	bool asked;                      /* the user named it (-e, --lib-path), not the input */
+};
+/*
+ * The nth candidate (0, 1, ...) for the target's file `path` (" (deleted)" at its end does not count); exe: it is the
+ * program itself, for which -e is meant.  A fd, or ERR_ABSENT: there is no nth candidate, or what an open gave
+ * (ERR_GONE no such file, ERR_PERM, ERR_UNSUPPORTED not a regular file, ERR_LIMIT too big, ERR_IO): try the next one.
+ * The caller checks the build-id.
+ */
+int opener_elf(struct opener *o, struct blob path, bool exe, unsigned nth, struct candidate *ret) MUST_CHECK;
+/* A source file's whole text, kept until opener_free.  The path is absolute, or a source map makes it so (join a
+ * relative one with the process's folder first).  ERR_ABSENT, ERR_UNSUPPORTED (suffix, kind), ERR_LIMIT, ERR_PERM, ERR_IO. */
 int opener_source(struct opener *o, struct str path, struct blob *ret) MUST_CHECK;
-/* Line `line` (from 1) of a source, as UTF-8 by its coding cookie (utf-8, latin-1; others: ERR_UNSUPPORTED). */
+/* Line `line` (from 1) of a source without its end, as UTF-8 by its coding cookie (utf-8, latin-1, ascii; others:
+ * ERR_UNSUPPORTED); lines end where Python's do (\n, \r\n, \r).  ERR_ABSENT: no such line. */
 int opener_line(struct opener *o, struct arena *a, struct str path, unsigned line, struct str *ret) MUST_CHECK;
+/* When the source was last changed, ns since 1970: a file newer than the process may not be what it ran. */
+int opener_source_time(struct opener *o, struct str path, int64_t *ret) MUST_CHECK;
 
 #endif

@@ -1,0 +1,586 @@
+/*
+ * The list of ELF files in memory, and which file on disk is theirs.  Names come from the file note, else from the
+ * dynamic linker's list; what they are (headers, build-id, bias) from the image itself.  A file on disk is used only if
+ * its build-id is the one in memory, or, where memory has none, if the user named it and it fits the mappings.
+ */
+#include "module/modules.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_MODULES = 16384, MAX_LINK_MAP = 4096, MAX_CANDIDATES = 64 };
+
+struct in_image { struct image *img; addr_t base; };
+
+static int read_in_image(void *ctx, uint64_t off, void *buf, size_t len)
+{
+	struct in_image *in = ctx;
+	uint64_t at;
+	if (!add_fits(in->base, off, &at))
+		return ERR_FAULT;
+	return image_read(in->img, at, buf, len);
+}
+
+static int read_fd(void *ctx, uint64_t off, void *buf, size_t len)
+{
+	int fd = *(int *)ctx;
+	while (len) {
+		if (off > INT64_MAX)
+			return ERR_FAULT;
+		ssize_t got = pread(fd, buf, len, (off_t)off);
+		if (got < 0)
+			return ERR_IO;
+		if (got == 0)
+			return ERR_FAULT;
+		buf = (char *)buf + got;
+		off += (uint64_t)got;
+		len -= (size_t)got;
+	}
+	return 0;
+}
+
+static uint64_t round_up(const struct modules *mods, uint64_t v)
+{
+	return (v + mods->page - 1) & ~(mods->page - 1);
+}
+
+static uint64_t round_down(const struct modules *mods, uint64_t v)
+{
+	return v & ~(mods->page - 1);
+}
+
+/* Of this machine?  The vdso and the programs of an image are. */
+static bool same_machine(const struct image *img, const struct elf_head *h)
+{
+	const struct abi *abi = image_abi(img);
+	return h->abi.machine == abi->machine && h->abi.width == abi->width && h->abi.big_endian == abi->big_endian;
+}
+
+/* The load that file offset `offset` (a page's) belongs to, when it is mapped at addr under this bias. */
+static bool piece_fits(const struct modules *mods, const struct elf_head *h, addr_t bias, const struct piece *p)
+{
+	for (size_t i = 0; i < h->n_load; i++) {
+		const struct elf_part *l = &h->load[i];
+		uint64_t lo = round_down(mods, l->offset), hi = round_up(mods, l->offset + l->filesz);
+		if (p->offset >= lo && p->offset < hi && p->end - p->start <= hi - p->offset &&
+		    p->start - p->offset == bias + l->vaddr - l->offset)
+			return true;
+	}
+	return false;
+}
+
+/* Do all pieces lie where the program headers put them?  The linker leaves holes between loads mapped without rights. */
+static bool pieces_fit(const struct mod *m, const struct elf_head *h, addr_t bias)
+{
+	for (size_t i = 0; i < m->piece.n; i++)
+		if (m->piece.p[i].prot && !piece_fits(m->mods, h, bias, &m->piece.p[i]))
+			return false;
+	return true;
+}
+
+/* What is added to a vaddr so that the file's first page is at `at`. */
+static bool bias_of(const struct modules *mods, const struct elf_head *h, addr_t at, addr_t *ret)
+{
+	for (size_t i = 0; i < h->n_load; i++) {
+		if (round_down(mods, h->load[i].offset) == 0) {
+			*ret = at - (h->load[i].vaddr - h->load[i].offset);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool set_span(struct mod *m, const struct elf_head *h, addr_t bias)
+{
+	uint64_t lo, hi;
+	elf_span(h, &lo, &hi);
+	addr_t start = bias + round_down(m->mods, lo), end = bias + round_up(m->mods, hi);
+	if (end <= start)
+		return false;
+	m->pub.start = start;
+	m->pub.end = end;
+	m->pub.bias = bias;
+	m->pub.bias_known = true;
+	return true;
+}
+
+static void take_headers(struct mod *m, const struct elf_head *h, addr_t base)
+{
+	struct in_image in = { m->mods->img, base };
+	struct elf_source src = { read_in_image, &in };
+	uint8_t id[ELF_BUILD_ID_MAX];
+	m->head = arena_dup(m->mods->arena, h, sizeof *h);
+	m->pub.headers_in_image = true;
+	int n = elf_build_id(&src, h, id);
+	if (n > 0)
+		m->pub.build_id = (struct blob){ arena_dup(m->mods->arena, id, (size_t)n), (size_t)n };
+}
+
+static struct piece piece_of(const struct mapping *map)
+{
+	return (struct piece){ map->start, map->end, map->offset, map->prot };
+}
+
+static bool same_path(const struct mapping *a, const struct mapping *b)
+{
+	return a->path.len == b->path.len && memcmp(a->path.p, b->path.p, a->path.len) == 0;
+}
+
+static bool is_file(const struct mapping *map)
+{
+	return map->path.len > 1 && map->path.p[0] == '/' && map->end > map->start;
+}
+
+/*
+ * The module that begins with map[i]; returns how many mappings of its path were looked at (at least 1).  Without
+ * readable headers, what is mapped executable is taken for a module: data files never are.
+ */
+static size_t module_at_mapping(struct modules *mods, const struct mapping *map, size_t n, struct mod *m, bool *found)
+{
+	struct in_image in = { mods->img, map[0].start };
+	struct elf_source src = { read_in_image, &in };
+	struct elf_head head;
+	int rc = map[0].offset == 0 ? elf_head_read(&src, &head) : ERR_FAULT;
+	addr_t bias = 0;
+	*m = (struct mod){ .mods = mods, .fd = -1, .pub.path = map[0].path };
+	*found = false;
+	if (rc == 0 && (!same_machine(mods->img, &head) || !bias_of(mods, &head, map[0].start, &bias) || !set_span(m, &head, bias)))
+		rc = ERR_UNSUPPORTED;
+	bool whole = rc == 0, executable = false;
+	size_t used = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (!map[i].path.len)
+			continue; /* .bss, or what the linker put into a hole */
+		if (!same_path(&map[i], &map[0]) || (whole && map[i].start >= m->pub.end))
+			break;
+		if (!whole && i && (map[i].offset == 0 || map[i].offset < map[i - 1].offset))
+			break; /* another copy of the file */
+		*vec_push(&m->piece) = piece_of(&map[i]);
+		executable |= (map[i].prot & 4) != 0;
+		used = i + 1;
+	}
+	if (whole) {
+		*found = pieces_fit(m, &head, bias);
+		if (*found)
+			take_headers(m, &head, map[0].start);
+	} else if (rc == ERR_FAULT || rc == ERR_IO) {
+		m->pub.start = map[0].start;
+		m->pub.end = map[used - 1].end;
+		*found = executable;
+	}
+	if (!*found)
+		vec_free(&m->piece);
+	return used;
+}
+
+struct found { struct VEC(struct mod) mod; };
+
+static void from_mappings(struct modules *mods, struct found *f)
+{
+	const struct mapping *map;
+	size_t n = image_mappings(mods->img, &map);
+	for (size_t i = 0; i < n && f->mod.n < MAX_MODULES;) {
+		if (!is_file(&map[i])) {
+			i++;
+			continue;
+		}
+		struct mod m;
+		bool found;
+		i += module_at_mapping(mods, map + i, n - i, &m, &found);
+		if (found)
+			*vec_push(&f->mod) = m;
+	}
+}
+
+/* A module whose ELF header is at base: the vdso, or one that only the link map tells of. */
+static bool from_base(struct modules *mods, addr_t base, struct mod *ret)
+{
+	struct in_image in = { mods->img, base };
+	struct elf_source src = { read_in_image, &in };
+	struct elf_head head;
+	addr_t bias = 0;
+	*ret = (struct mod){ .mods = mods, .fd = -1 };
+	if (elf_head_read(&src, &head) < 0 || !same_machine(mods->img, &head) || !bias_of(mods, &head, base, &bias) ||
+	    !set_span(ret, &head, bias))
+		return false;
+	take_headers(ret, &head, base);
+	return true;
+}
+
+static void add_vdso(struct modules *mods, struct found *f)
+{
+	uint64_t base = 0;
+	struct mod m;
+	if (image_auxv(mods->img, AT_SYSINFO_EHDR, &base) < 0 || !base || !from_base(mods, base, &m))
+		return;
+	m.pub.path = (struct blob){ (const uint8_t *)"[vdso]", 6 };
+	m.pub.vdso = true;
+	*vec_push(&f->mod) = m;
+}
+
+static bool overlaps(const struct found *f, const struct mod *m)
+{
+	for (size_t i = 0; i < f->mod.n; i++)
+		if (m->pub.start < f->mod.p[i].pub.end && f->mod.p[i].pub.start < m->pub.end)
+			return true;
+	return false;
+}
+
+static void add_new(struct found *f, const struct mod *m)
+{
+	if (f->mod.n < MAX_MODULES && !overlaps(f, m))
+		*vec_push(&f->mod) = *m;
+}
+
+static struct blob text_at(struct modules *mods, addr_t at)
+{
+	char buf[4096];
+	int n = at ? image_read_cstr(mods->img, at, buf, sizeof buf - 1) : ERR_FAULT;
+	return n > 0 ? (struct blob){ arena_dup(mods->arena, buf, (size_t)n), (size_t)n } : (struct blob){ 0 };
+}
+
+/* The program, by what the kernel told it about itself; *dynamic: where its dynamic section is, 0 if it has none. */
+static void add_program(struct modules *mods, struct found *f, addr_t *dynamic)
+{
+	uint64_t phdr = 0, phnum = 0, name = 0;
+	*dynamic = 0;
+	if (image_auxv(mods->img, AT_PHDR, &phdr) < 0 || image_auxv(mods->img, AT_PHNUM, &phnum) < 0 || phnum > ELF_MAX_PHDRS)
+		return;
+	struct in_image in = { mods->img, phdr };
+	struct elf_source src = { read_in_image, &in };
+	struct elf_head head = { .abi = *image_abi(mods->img), .type = ET_DYN };
+	if (elf_phdrs_read(&src, 0, (unsigned)phnum, &head) < 0)
+		return;
+	addr_t bias = 0;
+	if (head.phdr.memsz)
+		bias = phdr - head.phdr.vaddr;
+	if (head.dynamic.memsz)
+		*dynamic = bias + head.dynamic.vaddr;
+	struct mod m;
+	uint64_t lo, hi;
+	elf_span(&head, &lo, &hi);
+	if (!from_base(mods, bias + round_down(mods, lo), &m))
+		return;
+	if (image_auxv(mods->img, AT_EXECFN, &name) == 0)
+		m.pub.path = text_at(mods, name);
+	if (image_facts(mods->img)->exe.len) {
+		struct str exe = image_facts(mods->img)->exe;
+		m.pub.path = (struct blob){ (const uint8_t *)exe.s, exe.len };
+	}
+	add_new(f, &m);
+}
+
+/* The dynamic linker's list: DT_DEBUG -> r_debug { version, map } -> link_map { addr, name, ld, next, prev }. */
+static void from_link_map(struct modules *mods, struct found *f)
+{
+	struct image *img = mods->img;
+	const uint8_t w = image_abi(img)->width;
+	addr_t dynamic = 0, debug = 0, map = 0;
+	add_program(mods, f, &dynamic);
+	for (unsigned i = 0; dynamic && i < 512; i++) {
+		addr_t tag = 0, value = 0;
+		if (image_read_ptr(img, dynamic + 2ull * w * i, &tag) < 0 || image_read_ptr(img, dynamic + 2ull * w * i + w, &value) < 0 ||
+		    tag == DT_NULL)
+			break;
+		if (tag == DT_DEBUG)
+			debug = value;
+	}
+	if (!debug || image_read_ptr(img, debug + w, &map) < 0)
+		return;
+	for (unsigned i = 0; map && i < MAX_LINK_MAP; i++) {
+		addr_t bias = 0, name = 0, ld = 0, next = 0;
+		struct mod m;
+		if (image_read_ptr(img, map, &bias) < 0 || image_read_ptr(img, map + w, &name) < 0 ||
+		    image_read_ptr(img, map + 2ull * w, &ld) < 0 || image_read_ptr(img, map + 3ull * w, &next) < 0)
+			return;
+		/* A library's first load is at vaddr 0 but for prelinked ones; then its headers cannot be found from here. */
+		if (bias && from_base(mods, bias, &m) && m.pub.bias == bias && ld >= m.pub.start && ld < m.pub.end) {
+			m.pub.path = text_at(mods, name);
+			add_new(f, &m);
+		}
+		map = next;
+	}
+}
+
+/* ---- files on disk */
+
+static bool same_file(const struct mod *m, const struct stat *st)
+{
+	return st->st_dev == m->dev && st->st_ino == m->ino && st->st_size == m->size &&
+	       st->st_mtim.tv_sec == m->mtime.tv_sec && st->st_mtim.tv_nsec == m->mtime.tv_nsec;
+}
+
+static void keep_open(struct mod *m, int fd)
+{
+	struct modules *mods = m->mods;
+	struct mod **slot = &mods->open[mods->next_open++ % OPEN_FILES];
+	if (*slot) {
+		close((*slot)->fd);
+		(*slot)->fd = -1;
+	}
+	*slot = m;
+	m->fd = fd;
+}
+
+static int file_open(struct mod *m)
+{
+	struct candidate c;
+	struct stat st;
+	if (m->fd >= 0)
+		return 0;
+	if (!m->pub.file)
+		return ERR_ABSENT;
+	if (m->fd_rc < 0)
+		return m->fd_rc;
+	int fd = opener_elf(m->mods->opener, m->pub.path, m->pub.exe, m->nth, &c);
+	if (fd < 0)
+		return m->fd_rc = fd;
+	if (fstat(fd, &st) < 0 || !same_file(m, &st)) {
+		close(fd);
+		return m->fd_rc = ERR_IO;
+	}
+	keep_open(m, fd);
+	return 0;
+}
+
+int mod_file_read(struct mod *m, uint64_t off, void *buf, size_t len)
+{
+	int rc = file_open(m);
+	return rc < 0 ? rc : read_fd(&m->fd, off, buf, len);
+}
+
+static int read_mod_file(void *ctx, uint64_t off, void *buf, size_t len)
+{
+	return mod_file_read(ctx, off, buf, len);
+}
+
+struct elf_source mod_file(struct mod *m)
+{
+	return (struct elf_source){ read_mod_file, m };
+}
+
+/* The bias of a module whose headers are not in the image, by a file that may be its own. */
+static bool place_by_file(struct mod *m, const struct elf_head *h)
+{
+	addr_t bias;
+	const struct piece *first = m->piece.n ? &m->piece.p[0] : NULL;
+	if (!first)
+		return false;
+	for (size_t i = 0; i < h->n_load; i++) {
+		bias = first->start - first->offset - (h->load[i].vaddr - h->load[i].offset);
+		if (piece_fits(m->mods, h, bias, first) && pieces_fit(m, h, bias))
+			return set_span(m, h, bias);
+	}
+	return false;
+}
+
+static uint8_t symbols_of(const struct elf_source *src, const struct elf_head *h)
+{
+	struct elf_section s;
+	uint8_t best = h->dynamic.memsz ? SYMBOLS_DYNSYM : SYMBOLS_NONE;
+	for (unsigned i = 0; i < h->shnum && elf_section_at(src, h, i, &s) == 0; i++)
+		if (s.type == SHT_SYMTAB && s.size)
+			return SYMBOLS_FULL;
+	return best;
+}
+
+static void take_file(struct mod *m, const struct elf_head *h, const struct candidate *c, unsigned nth, int fd)
+{
+	struct stat st;
+	struct elf_source src = { read_fd, &fd };
+	if (fstat(fd, &st) < 0)
+		return;
+	m->pub.file = c->path;
+	m->nth = nth;
+	m->dev = st.st_dev;
+	m->ino = st.st_ino;
+	m->size = st.st_size;
+	m->mtime = st.st_mtim;
+	if (m->head && memcmp(m->head, h, sizeof *h) == 0)
+		m->file_head = m->head;
+	else
+		m->file_head = arena_dup(m->mods->arena, h, sizeof *h);
+	if (!m->head)
+		m->head = m->file_head;
+	m->pub.symbols = symbols_of(&src, h);
+	m->pub.unverified = !m->pub.build_id.len;
+}
+
+static void find_file(struct mod *m)
+{
+	for (unsigned nth = 0; nth < MAX_CANDIDATES && !m->pub.file && !m->pub.vdso; nth++) {
+		struct candidate c;
+		CLEANUP(cleanup_fd) int fd = opener_elf(m->mods->opener, m->pub.path, m->pub.exe, nth, &c);
+		if (fd == ERR_ABSENT)
+			break;
+		struct elf_head head;
+		struct elf_source src = { read_fd, &fd };
+		if (fd < 0 || elf_head_read(&src, &head) < 0 || !same_machine(m->mods->img, &head))
+			continue;
+		uint8_t id[ELF_BUILD_ID_MAX];
+		int n = elf_build_id(&src, &head, id);
+		const struct blob *want = &m->pub.build_id;
+		if (want->len) {
+			if (n == (int)want->len && memcmp(id, want->p, want->len) == 0) {
+				take_file(m, &head, &c, nth, fd);
+			} else if (!m->pub.disk_path) {
+				m->pub.disk_path = c.path;
+				if (n > 0)
+					m->pub.disk_build_id = (struct blob){ arena_dup(m->mods->arena, id, (size_t)n), (size_t)n };
+			}
+		} else if (c.asked) {
+			bool fits = m->head ? pieces_fit(m, &head, m->pub.bias) : place_by_file(m, &head);
+			if (fits)
+				take_file(m, &head, &c, nth, fd);
+		}
+	}
+	if (m->pub.file) {
+		m->pub.disk_path = NULL;
+		m->pub.disk_build_id = (struct blob){ 0 };
+	} else if (dynamic_readable(m)) {
+		m->pub.symbols = SYMBOLS_DYNSYM;
+	} else if (m->pub.disk_path) {
+		m->pub.symbols = SYMBOLS_MISMATCH;
+	}
+}
+
+/* ---- the list */
+
+static int by_start(const void *a, const void *b)
+{
+	const struct mod *x = a, *y = b;
+	return x->pub.start < y->pub.start ? -1 : x->pub.start > y->pub.start;
+}
+
+static void publish(struct modules *mods)
+{
+	if (mods->n)
+		qsort(mods->mod, mods->n, sizeof *mods->mod, by_start);
+	for (size_t i = 0; i < mods->n; i++)
+		mods->pub[i] = mods->mod[i].pub;
+}
+
+static bool looks_like_python(struct blob path)
+{
+	struct str base = str_base((struct str){ (const char *)path.p, path.len });
+	return str_starts(base, "libpython");
+}
+
+static void mark_exe(struct modules *mods)
+{
+	uint64_t at = 0;
+	struct str exe = image_facts(mods->img)->exe;
+	if ((image_auxv(mods->img, AT_ENTRY, &at) < 0 || !modules_at(mods, at)) && image_auxv(mods->img, AT_PHDR, &at) < 0)
+		at = 0;
+	for (size_t i = 0; i < mods->n; i++) {
+		struct module *m = &mods->mod[i].pub;
+		bool named = exe.len && m->path.len == exe.len && memcmp(m->path.p, exe.s, exe.len) == 0;
+		if (at ? at >= m->start && at < m->end : named) {
+			m->exe = true;
+			return;
+		}
+	}
+}
+
+static void make_order(struct modules *mods)
+{
+	size_t n = 0;
+	mods->order = arena_alloc(mods->arena, (mods->n + 1) * sizeof *mods->order);
+	for (int rank = 0; rank < 3; rank++) {
+		for (size_t i = 0; i < mods->n; i++) {
+			const struct module *m = &mods->mod[i].pub;
+			if ((m->exe ? 0 : looks_like_python(m->path) ? 1 : 2) == rank)
+				mods->order[n++] = i;
+		}
+		if (rank == 1)
+			mods->n_first = n;
+	}
+}
+
+int modules_open(struct image *img, const struct search *where, struct modules **ret, struct err *err)
+{
+	struct modules *mods = xcalloc(1, sizeof *mods);
+	struct found f = { 0 };
+	uint64_t page = 0;
+	(void)err;
+	mods->img = img;
+	mods->arena = arena_new();
+	mods->opener = opener_new(where);
+	mods->page = 4096;
+	if (image_auxv(img, AT_PAGESZ, &page) == 0 && page >= 4096 && page <= 65536 && (page & (page - 1)) == 0)
+		mods->page = page;
+	from_mappings(mods, &f);
+	if (!f.mod.n)
+		from_link_map(mods, &f);
+	add_vdso(mods, &f);
+	mods->mod = f.mod.p;
+	mods->n = f.mod.n;
+	mods->pub = arena_alloc(mods->arena, (mods->n + 1) * sizeof *mods->pub);
+	publish(mods);
+	mark_exe(mods);
+	for (size_t i = 0; i < mods->n; i++)
+		find_file(&mods->mod[i]);
+	publish(mods); /* a file may have moved the start of a module without headers */
+	make_order(mods);
+	mods->private_kept = backing_private_kept(mods);
+	for (size_t i = 0; i < mods->n; i++)
+		backing_lay(&mods->mod[i]);
+	image_settle(img);
+	*ret = mods;
+	return 0;
+}
+
+void modules_close(struct modules *mods)
+{
+	if (!mods)
+		return;
+	for (size_t i = 0; i < mods->n; i++) {
+		if (mods->mod[i].fd >= 0)
+			close(mods->mod[i].fd);
+		vec_free(&mods->mod[i].piece);
+		symbol_free(&mods->mod[i]);
+	}
+	free(mods->mod);
+	opener_free(mods->opener);
+	arena_free(mods->arena);
+	free(mods);
+}
+
+size_t modules_list(const struct modules *mods, const struct module **ret)
+{
+	*ret = mods->pub;
+	return mods->n;
+}
+
+const struct module *modules_at(const struct modules *mods, addr_t addr)
+{
+	size_t lo = 0, hi = mods->n;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (mods->pub[mid].start <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	/* Spans may overlap when an image lies; a module that holds addr is then a few places back at most. */
+	for (size_t i = lo; i-- > 0 && lo - i <= 8;)
+		if (addr < mods->pub[i].end)
+			return &mods->pub[i];
+	return NULL;
+}
+
+const struct module *modules_exe(const struct modules *mods)
+{
+	for (size_t i = 0; i < mods->n; i++)
+		if (mods->pub[i].exe)
+			return &mods->pub[i];
+	return NULL;
+}
+
+struct opener *modules_opener(struct modules *mods)
+{
+	return mods->opener;
+}

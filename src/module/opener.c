@@ -1,0 +1,480 @@
+/* Opening what the input names, safely; the texts of sources, their lines and encodings.  Who may use a file (build-id)
+ * is the caller's to decide. */
+#include "module/opener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+enum { MAX_LINKS = 40, BUCKETS = 256 };
+
+enum encoding { ENC_UTF8, ENC_LATIN1, ENC_OTHER };
+
+struct source {
+	struct source *next;
+	struct str path;
+	int rc;                  /* 0, or why there is no text */
+	struct blob text;
+	int64_t time_ns;
+	enum encoding encoding;
+	bool indexed;
+	struct VEC(uint32_t) line;      /* where each line starts */
+};
+
+struct opener {
+	const struct search *where;
+	struct arena *arena;
+	uint64_t total;          /* bytes of sources kept */
+	struct source *bucket[BUCKETS];
+};
+
+static const struct search nowhere = { .no_files = true };
+
+struct opener *opener_new(const struct search *where)
+{
+	struct opener *o = xcalloc(1, sizeof *o);
+	o->where = where ? where : &nowhere;
+	o->arena = arena_new();
+	return o;
+}
+
+void opener_free(struct opener *o)
+{
+	if (!o)
+		return;
+	for (size_t i = 0; i < BUCKETS; i++) {
+		for (struct source *s = o->bucket[i]; s; s = s->next) {
+			free((void *)(uintptr_t)s->text.p);
+			vec_free(&s->line);
+		}
+	}
+	arena_free(o->arena);
+	free(o);
+}
+
+static int from_errno(void)
+{
+	switch (errno) {
+	case ENOENT:
+	case ENOTDIR:
+		return ERR_GONE;
+	case EACCES:
+	case EPERM:
+		return ERR_PERM;
+	case ELOOP:
+	case ENXIO:
+	case EXDEV:
+	case ENODEV:
+	case ENAMETOOLONG:
+		return ERR_UNSUPPORTED;
+	default:
+		return ERR_IO;
+	}
+}
+
+/* Is this a file system whose files are made up as they are read?  Some of those block, and some act. */
+static bool made_up(int fd)
+{
+	struct statfs fs;
+	if (fstatfs(fd, &fs) < 0)
+		return true;
+	switch ((unsigned long)fs.f_type) {
+	case PROC_SUPER_MAGIC:
+	case SYSFS_MAGIC:
+	case DEBUGFS_MAGIC:
+	case TRACEFS_MAGIC:
+	case CGROUP_SUPER_MAGIC:
+	case CGROUP2_SUPER_MAGIC:
+	case SECURITYFS_MAGIC:
+	case PSTOREFS_MAGIC:
+	case EFIVARFS_MAGIC:
+	case BPF_FS_MAGIC:
+	case BINDERFS_SUPER_MAGIC:
+	case DEVPTS_SUPER_MAGIC:
+	case AUTOFS_SUPER_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/*
+ * root/path with every symbolic link taken as in a chroot to root: what openat2's RESOLVE_IN_ROOT does, for kernels
+ * and sandboxes without it (before 5.6, or ENOSYS from a filter).  The result names no link, and nothing above root.
+ */
+static int resolve_in_root(const char *root, const char *path, char *ret, size_t room)
+{
+	char rest[PATH_MAX], next[2 * PATH_MAX], link[PATH_MAX];
+	size_t root_len = strlen(root);
+	if (root_len >= room || strlen(path) >= sizeof rest)
+		return ERR_UNSUPPORTED;
+	memcpy(ret, root, root_len + 1);
+	strcpy(rest, path);
+	size_t len = root_len;
+	for (unsigned links = 0;;) {
+		char *p = rest + strspn(rest, "/");
+		size_t n = strcspn(p, "/");
+		if (!n)
+			return 0;
+		if (n == 1 && p[0] == '.') {
+			memmove(rest, p + n, strlen(p + n) + 1);
+			continue;
+		}
+		if (n == 2 && p[0] == '.' && p[1] == '.') {
+			while (len > root_len && ret[--len] != '/')
+				;
+			ret[len] = 0;
+			memmove(rest, p + n, strlen(p + n) + 1);
+			continue;
+		}
+		if (len + 1 + n >= room)
+			return ERR_UNSUPPORTED;
+		size_t before = len;
+		ret[len++] = '/';
+		memcpy(ret + len, p, n);
+		len += n;
+		ret[len] = 0;
+		memmove(rest, p + n, strlen(p + n) + 1);
+		ssize_t got = readlink(ret, link, sizeof link - 1);
+		if (got < 0) {
+			if (errno == EINVAL)
+				continue;
+			return from_errno();
+		}
+		link[got] = 0;
+		if (++links > MAX_LINKS)
+			return ERR_UNSUPPORTED;
+		len = link[0] == '/' ? root_len : before;
+		ret[len] = 0;
+		int wrote = snprintf(next, sizeof next, "%s/%s", link, rest);
+		if (wrote < 0 || (size_t)wrote >= sizeof rest)
+			return ERR_UNSUPPORTED;
+		memcpy(rest, next, (size_t)wrote + 1);
+	}
+}
+
+static int open_at(int dir, const char *path, uint64_t flags, uint64_t resolve)
+{
+	struct open_how how = { .flags = flags | O_CLOEXEC, .resolve = resolve };
+	return (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
+}
+
+/* An O_PATH descriptor: finds the file and opens nothing.  root may be NULL. */
+static int find(const char *root, const char *path)
+{
+	if (!root) {
+		int fd = open(path, O_PATH | O_CLOEXEC);
+		return fd < 0 ? from_errno() : fd;
+	}
+	CLEANUP(cleanup_fd) int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return from_errno();
+	int fd = open_at(dir, path, O_PATH, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+	if (fd >= 0)
+		return fd;
+	if (errno != ENOSYS && errno != EPERM)
+		return from_errno();
+	char full[PATH_MAX];
+	int rc = resolve_in_root(root, path, full, sizeof full);
+	if (rc < 0)
+		return rc;
+	fd = open(full, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? from_errno() : fd;
+}
+
+/* A regular file of at most max bytes for reading; st (may be NULL) is filled. */
+static int open_regular(const char *root, const char *path, uint64_t max, struct stat *st)
+{
+	struct stat found, opened;
+	CLEANUP(cleanup_fd) int at = find(root, path);
+	if (at < 0)
+		return at;
+	if (fstat(at, &found) < 0)
+		return from_errno();
+	if (!S_ISREG(found.st_mode) || made_up(at))
+		return ERR_UNSUPPORTED;
+	if ((uint64_t)found.st_size > max)
+		return ERR_LIMIT;
+	char self[64];
+	snprintf(self, sizeof self, "/proc/self/fd/%d", at);
+	int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+	int fd = open(self, flags);
+	if (fd < 0 && errno == ENOENT && !root) /* no /proc here; the check below sees an exchange */
+		fd = open(path, flags);
+	if (fd < 0)
+		return from_errno();
+	if (fstat(fd, &opened) < 0 || opened.st_dev != found.st_dev || opened.st_ino != found.st_ino ||
+	    !S_ISREG(opened.st_mode)) {
+		close(fd);
+		return ERR_UNSUPPORTED;
+	}
+	if (st)
+		*st = opened;
+	return fd;
+}
+
+static bool blob_ends(struct blob b, const char *end)
+{
+	size_t n = strlen(end);
+	return b.len >= n && memcmp(b.p + b.len - n, end, n) == 0;
+}
+
+/* The path without " (deleted)", NUL-terminated; NULL if it is none that can be opened. */
+static char *clean_path(struct arena *a, struct blob path)
+{
+	if (blob_ends(path, " (deleted)"))
+		path.len -= strlen(" (deleted)");
+	if (path.len < 2 || path.len >= PATH_MAX || path.p[0] != '/' || memchr(path.p, 0, path.len))
+		return NULL;
+	return str_c(a, (struct str){ (const char *)path.p, path.len });
+}
+
+int opener_elf(struct opener *o, struct blob path, bool exe, unsigned nth, struct candidate *ret)
+{
+	const struct search *w = o->where;
+	if (w->no_files)
+		return ERR_ABSENT;
+	const char *root = NULL, *open_as = NULL, *shown = NULL;
+	char *clean = clean_path(o->arena, path);
+	bool asked = true;
+	unsigned i = 0;
+	if (exe && w->exe && i++ == nth)
+		open_as = shown = w->exe;
+	if (!open_as && clean && w->sysroot && i++ == nth) {
+		root = w->sysroot;
+		open_as = clean;
+		shown = str_c(o->arena, str_printf(o->arena, "%s%s", w->sysroot, clean));
+		asked = false;
+	}
+	const char *base = clean ? strrchr(clean, '/') + 1 : "";
+	for (size_t k = 0; !open_as && *base && w->lib_path && w->lib_path[k]; k++)
+		if (i++ == nth)
+			open_as = shown = str_c(o->arena, str_printf(o->arena, "%s/%s", w->lib_path[k], base));
+	if (!open_as && clean && i++ == nth) {
+		open_as = shown = clean;
+		asked = false;
+	}
+	if (!open_as)
+		return ERR_ABSENT;
+	*ret = (struct candidate){ .path = shown, .asked = asked };
+	return open_regular(root, open_as, OPENER_ELF_MAX, NULL);
+}
+
+static bool is_source(struct str path)
+{
+	static const char *const suffix[] = { ".py", ".pyw", ".pyi", ".py2", ".py3", ".pyx", ".pxd", ".pxi" };
+	for (size_t i = 0; i < sizeof suffix / sizeof *suffix; i++)
+		if (path.len > strlen(suffix[i]) && str_ends(path, suffix[i]))
+			return true;
+	return false;
+}
+
+/* OLD=NEW, where OLD is the whole path or a folder of it. */
+static struct str map_source(struct opener *o, struct str path)
+{
+	const char *const *m = o->where->source_map;
+	for (; m && m[0] && m[1]; m += 2) {
+		size_t n = strlen(m[0]);
+		if (!str_starts(path, m[0]))
+			continue;
+		bool folder = n == 0 || m[0][n - 1] == '/';
+		if (path.len > n && !folder && path.s[n] != '/')
+			continue;
+		struct str rest = { path.s + n, path.len - n };
+		const char *slash = folder && *m[1] && m[1][strlen(m[1]) - 1] != '/' ? "/" : "";
+		return str_printf(o->arena, "%s%s" STR_FMT, m[1], slash, STR_ARG(rest));
+	}
+	return path;
+}
+
+static int read_all(int fd, size_t size, struct blob *ret)
+{
+	uint8_t *p = xmalloc(size);
+	size_t n = 0;
+	while (n < size) {
+		ssize_t got = pread(fd, p + n, size - n, (off_t)n);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0) {
+			free(p);
+			return from_errno();
+		}
+		if (got == 0)
+			break;
+		n += (size_t)got;
+	}
+	*ret = (struct blob){ p, n };
+	return 0;
+}
+
+static bool word_char(uint8_t c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.';
+}
+
+static const uint8_t *line_end(const uint8_t *p, const uint8_t *end)
+{
+	while (p < end && *p != '\n' && *p != '\r')
+		p++;
+	return p;
+}
+
+static const uint8_t *line_next(const uint8_t *p, const uint8_t *end)
+{
+	p = line_end(p, end);
+	if (p < end && *p == '\r' && p + 1 < end && p[1] == '\n')
+		p++;
+	return p < end ? p + 1 : end;
+}
+
+/* Python's names: tokenizer's get_normal_name takes utf-8*, latin-1*, iso-8859-1*, iso-latin-1* (3.12, Parser/tokenizer.c). */
+static enum encoding encoding_of(const uint8_t *p, size_t len)
+{
+	char name[16] = "";
+	for (size_t i = 0; i < len && i < sizeof name - 1; i++)
+		name[i] = (char)(p[i] == '_' ? '-' : p[i] >= 'A' && p[i] <= 'Z' ? p[i] + 32 : p[i]);
+	static const struct { const char *name; enum encoding is; } known[] = {
+		{ "utf-8", ENC_UTF8 }, { "utf8", ENC_UTF8 }, { "ascii", ENC_UTF8 }, { "us-ascii", ENC_UTF8 },
+		{ "latin-1", ENC_LATIN1 }, { "latin1", ENC_LATIN1 }, { "iso-8859-1", ENC_LATIN1 },
+		{ "iso8859-1", ENC_LATIN1 }, { "iso-latin-1", ENC_LATIN1 }, { "l1", ENC_LATIN1 },
+	};
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+		size_t n = strlen(known[i].name);
+		if (len < sizeof name && strncmp(name, known[i].name, n) == 0 && (!name[n] || name[n] == '-'))
+			return known[i].is;
+	}
+	return ENC_OTHER;
+}
+
+/* PEP 263: in the first line, or in the second if the first is empty or a comment: ^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+) */
+static enum encoding find_encoding(struct blob text)
+{
+	const uint8_t *p = text.p, *end = text.p + text.len;
+	if (text.len >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
+		return ENC_UTF8;
+	for (int line = 0; line < 2 && p < end; line++, p = line_next(p, end)) {
+		const uint8_t *stop = line_end(p, end), *c = p;
+		while (c < stop && (*c == ' ' || *c == '\t' || *c == '\f'))
+			c++;
+		if (c < stop && *c != '#')
+			break;
+		for (; c + 7 <= stop; c++) {
+			if (memcmp(c, "coding", 6) != 0 || (c[6] != ':' && c[6] != '='))
+				continue;
+			const uint8_t *name = c + 7;
+			while (name < stop && (*name == ' ' || *name == '\t'))
+				name++;
+			size_t n = 0;
+			while (name + n < stop && word_char(name[n]))
+				n++;
+			if (n)
+				return encoding_of(name, n);
+		}
+	}
+	return ENC_UTF8;
+}
+
+static int load_source(struct opener *o, struct source *s)
+{
+	if (o->where->no_files)
+		return ERR_ABSENT;
+	struct str path = map_source(o, s->path);
+	if (!is_source(s->path) || !is_source(path))
+		return ERR_UNSUPPORTED;
+	if (path.s[0] != '/')
+		return ERR_ABSENT;
+	char *clean = clean_path(o->arena, (struct blob){ (const uint8_t *)path.s, path.len });
+	if (!clean)
+		return ERR_ABSENT;
+	struct stat st;
+	int fd = ERR_GONE;
+	if (o->where->sysroot && path.s == s->path.s)
+		fd = open_regular(o->where->sysroot, clean, OPENER_SOURCE_MAX, &st);
+	if (fd == ERR_GONE)
+		fd = open_regular(NULL, clean, OPENER_SOURCE_MAX, &st);
+	if (fd < 0)
+		return fd == ERR_GONE ? ERR_ABSENT : fd;
+	CLEANUP(cleanup_fd) int close_it = fd;
+	if (o->total + (uint64_t)st.st_size > OPENER_SOURCES_MAX)
+		return ERR_LIMIT;
+	int rc = read_all(close_it, (size_t)st.st_size, &s->text);
+	if (rc < 0)
+		return rc;
+	o->total += s->text.len;
+	s->time_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	s->encoding = find_encoding(s->text);
+	return 0;
+}
+
+static struct source *source_at(struct opener *o, struct str path)
+{
+	uint32_t h = 2166136261u;
+	for (size_t i = 0; i < path.len; i++)
+		h = (h ^ (uint8_t)path.s[i]) * 16777619u;
+	struct source **bucket = &o->bucket[h % BUCKETS];
+	for (struct source *s = *bucket; s; s = s->next)
+		if (str_eq(s->path, path))
+			return s;
+	struct source *s = arena_alloc(o->arena, sizeof *s);
+	s->path = str_dup(o->arena, path);
+	s->next = *bucket;
+	*bucket = s;
+	s->rc = path.len ? load_source(o, s) : ERR_ABSENT;
+	return s;
+}
+
+int opener_source(struct opener *o, struct str path, struct blob *ret)
+{
+	struct source *s = source_at(o, path);
+	if (s->rc == 0)
+		*ret = s->text;
+	return s->rc;
+}
+
+int opener_source_time(struct opener *o, struct str path, int64_t *ret)
+{
+	struct source *s = source_at(o, path);
+	if (s->rc == 0)
+		*ret = s->time_ns;
+	return s->rc;
+}
+
+int opener_line(struct opener *o, struct arena *a, struct str path, unsigned line, struct str *ret)
+{
+	struct source *s = source_at(o, path);
+	if (s->rc < 0)
+		return s->rc;
+	if (s->encoding == ENC_OTHER)
+		return ERR_UNSUPPORTED;
+	const uint8_t *text = s->text.p, *end = text + s->text.len;
+	if (!s->indexed) {
+		bool bom = s->text.len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0;
+		for (const uint8_t *p = text + (bom ? 3 : 0); p < end; p = line_next(p, end))
+			*vec_push(&s->line) = (uint32_t)(p - text);
+		s->indexed = true;
+	}
+	if (line < 1 || line > s->line.n)
+		return ERR_ABSENT;
+	const uint8_t *p = text + s->line.p[line - 1];
+	size_t n = (size_t)(line_end(p, end) - p);
+	if (s->encoding == ENC_UTF8) {
+		*ret = str_from_bytes(a, p, n);
+		return 0;
+	}
+	struct sb b = { 0 };
+	for (size_t i = 0; i < n; i++) {
+		char utf8[4];
+		sb_bytes(&b, utf8, str_encode(p[i], utf8));
+	}
+	*ret = sb_take(&b, a);
+	return 0;
+}

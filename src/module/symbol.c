@@ -1,0 +1,586 @@
+/*
+ * Names and addresses.  Looked up by name: through the hash table of the image's own dynamic symbols, as the dynamic
+ * linker does (a few reads a module), then through the file's .symtab.  Looked up by address: in a table of functions,
+ * built for a module when first asked.  Every count and address in these tables is the input's word: a table lies inside
+ * its module, chains and counts are capped.
+ */
+#include "module/modules.h"
+
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	MAX_DYNAMIC = 512,       /* entries of PT_DYNAMIC looked at */
+	MAX_CHAIN = 1 << 14,     /* symbols in one hash bucket */
+	MAX_SYMBOLS = 1 << 20,   /* of a module, for modules_name */
+	MAX_SECTIONS = 1 << 16,
+	MAX_NAME = 1024,
+	CHUNK_SYMBOLS = 1024,    /* read at once: at most 24 KiB */
+};
+
+/* Inside the module, with room for size bytes? */
+static bool inside(const struct mod *m, addr_t at, uint64_t size)
+{
+	return at >= m->pub.start && at < m->pub.end && size <= m->pub.end - at;
+}
+
+/*
+ * A table's address.  glibc adds the bias to d_ptr in memory; musl, the vdso and read-only dynamic sections (mips,
+ * riscv before glibc 2.35) do not: whichever lies in the module is meant.
+ */
+static addr_t table_at(const struct mod *m, uint64_t value)
+{
+	if (inside(m, value, 1))
+		return value;
+	value += m->pub.bias;
+	return inside(m, value, 1) ? value : 0;
+}
+
+static int read_u32(struct mod *m, addr_t at, uint32_t *ret)
+{
+	uint64_t v = 0;
+	int rc = image_read_uint(m->mods->img, at, 4, &v);
+	if (rc == 0)
+		*ret = (uint32_t)v;
+	return rc;
+}
+
+static void read_gnu_hash(struct mod *m)
+{
+	struct dynamic *d = &m->dyn;
+	const uint8_t w = image_abi(m->mods->img)->width;
+	if (!d->gnu_hash || read_u32(m, d->gnu_hash, &d->n_buckets) < 0 || read_u32(m, d->gnu_hash + 4, &d->first) < 0 ||
+	    read_u32(m, d->gnu_hash + 8, &d->bloom_words) < 0 || read_u32(m, d->gnu_hash + 12, &d->bloom_shift) < 0)
+		goto none;
+	d->bloom = d->gnu_hash + 16;
+	d->buckets = d->bloom + (uint64_t)d->bloom_words * w;
+	d->chains = d->buckets + (uint64_t)d->n_buckets * 4;
+	if (d->n_buckets && d->bloom_words && (d->bloom_words & (d->bloom_words - 1)) == 0 &&
+	    inside(m, d->bloom, (uint64_t)d->bloom_words * w) && inside(m, d->buckets, (uint64_t)d->n_buckets * 4))
+		return;
+none:
+	d->gnu_hash = 0;
+}
+
+static void read_hash(struct mod *m)
+{
+	struct dynamic *d = &m->dyn;
+	const struct abi *abi = image_abi(m->mods->img);
+	uint64_t n = 0, chains = 0;
+	d->hash_width = abi->machine == EM_ALPHA || (abi->machine == EM_S390 && abi->width == 8) ? 8 : 4;
+	const uint8_t w = d->hash_width;
+	if (!d->hash || image_read_uint(m->mods->img, d->hash, w, &n) < 0 ||
+	    image_read_uint(m->mods->img, d->hash + w, w, &chains) < 0 || !n || n > UINT32_MAX || chains > UINT32_MAX ||
+	    !inside(m, d->hash, (2 + n + chains) * w)) {
+		d->hash = 0;
+		return;
+	}
+	d->hash_buckets = (uint32_t)n;
+	d->hash_chains = (uint32_t)chains;
+}
+
+static struct dynamic *dynamic_of(struct mod *m)
+{
+	struct dynamic *d = &m->dyn;
+	if (d->state != NOT_TRIED)
+		return d->state == READY ? d : NULL;
+	d->state = FAILED;
+	const struct abi *abi = image_abi(m->mods->img);
+	if (!m->head || !m->pub.bias_known || !m->head->dynamic.memsz)
+		return NULL;
+	addr_t at = m->pub.bias + m->head->dynamic.vaddr;
+	uint64_t strsz = 0, syment = 0;
+	for (unsigned i = 0; i < MAX_DYNAMIC && (i + 1) * 2ull * abi->width <= m->head->dynamic.memsz; i++) {
+		addr_t tag = 0, value = 0;
+		if (!inside(m, at, 2ull * abi->width) || image_read_ptr(m->mods->img, at, &tag) < 0 ||
+		    image_read_ptr(m->mods->img, at + abi->width, &value) < 0 || tag == DT_NULL)
+			break;
+		at += 2ull * abi->width;
+		if (tag == DT_SYMTAB)
+			d->symtab = table_at(m, value);
+		else if (tag == DT_STRTAB)
+			d->strtab = table_at(m, value);
+		else if (tag == DT_STRSZ)
+			strsz = value;
+		else if (tag == DT_SYMENT)
+			syment = value;
+		else if (tag == DT_GNU_HASH)
+			d->gnu_hash = table_at(m, value);
+		else if (tag == DT_HASH)
+			d->hash = table_at(m, value);
+	}
+	if (!d->symtab || !d->strtab || (syment && syment != elf_symbol_size(abi)))
+		return NULL;
+	d->strsz = inside(m, d->strtab, strsz) ? strsz : m->pub.end - d->strtab;
+	read_gnu_hash(m);
+	read_hash(m);
+	d->state = READY;
+	return d;
+}
+
+bool dynamic_readable(struct mod *m)
+{
+	uint8_t first[24];
+	struct dynamic *d = dynamic_of(m);
+	bool yes = d && (d->gnu_hash || d->hash) &&
+		   image_read(m->mods->img, d->symtab, first, elf_symbol_size(image_abi(m->mods->img))) == 0;
+	if (!yes)
+		m->dyn = (struct dynamic){ .state = NOT_TRIED }; /* the tables may come from a file yet */
+	return yes;
+}
+
+/* A definition that has an address, and which is it? */
+static bool defined(const struct mod *m, const struct elf_symbol *s, addr_t *ret)
+{
+	unsigned type = s->info & 0xf;
+	if (s->section == SHN_UNDEF || s->section == SHN_ABS || s->section == SHN_COMMON)
+		return false;
+	if (type != STT_NOTYPE && type != STT_OBJECT && type != STT_FUNC && type != STT_GNU_IFUNC)
+		return false;
+	addr_t at = m->pub.bias + s->value;
+	if (image_abi(m->mods->img)->machine == EM_ARM && type == STT_FUNC)
+		at &= ~(addr_t)1; /* Thumb */
+	if (at < m->pub.start || at >= m->pub.end)
+		return false;
+	*ret = at;
+	return true;
+}
+
+static int dynamic_symbol(struct mod *m, uint64_t index, struct elf_symbol *ret)
+{
+	uint8_t buf[24];
+	const struct abi *abi = image_abi(m->mods->img);
+	size_t size = elf_symbol_size(abi);
+	uint64_t at;
+	if (!mul_fits(index, size, &at) || at > m->pub.end - m->dyn.symtab)
+		return ERR_CORRUPT;
+	int rc = image_read(m->mods->img, m->dyn.symtab + at, buf, size);
+	if (rc < 0)
+		return rc;
+	struct cursor c = cursor_of(buf, size, abi->big_endian);
+	return elf_symbol_parse(&c, abi, ret);
+}
+
+/* Is symbol `index` the one?  1 yes, 0 no. */
+static int dynamic_is(struct mod *m, uint64_t index, const char *name, size_t len, addr_t *ret, uint64_t *ret_size)
+{
+	char buf[MAX_NAME];
+	struct elf_symbol s;
+	if (dynamic_symbol(m, index, &s) < 0 || s.name >= m->dyn.strsz || m->dyn.strsz - s.name <= len)
+		return 0;
+	if (image_read(m->mods->img, m->dyn.strtab + s.name, buf, len + 1) < 0 || memcmp(buf, name, len + 1) != 0)
+		return 0;
+	if (!defined(m, &s, ret))
+		return 0;
+	*ret_size = s.size;
+	return 1;
+}
+
+static uint32_t gnu_hash_of(const char *name)
+{
+	uint32_t h = 5381;
+	for (; *name; name++)
+		h = h * 33 + (uint8_t)*name;
+	return h;
+}
+
+static uint32_t sysv_hash_of(const char *name)
+{
+	uint32_t h = 0;
+	for (; *name; name++) {
+		h = (h << 4) + (uint8_t)*name;
+		uint32_t g = h & 0xf0000000;
+		h ^= g >> 24;
+		h &= ~g;
+	}
+	return h;
+}
+
+static int by_gnu_hash(struct mod *m, const char *name, uint32_t h, size_t len, addr_t *ret, uint64_t *ret_size)
+{
+	struct dynamic *d = &m->dyn;
+	struct image *img = m->mods->img;
+	const uint8_t w = image_abi(img)->width;
+	const unsigned bits = w * 8u;
+	uint64_t word = 0;
+	uint32_t index = 0, link = 0;
+	int rc = image_read_uint(img, d->bloom + (uint64_t)((h / bits) & (d->bloom_words - 1)) * w, w, &word);
+	if (rc < 0)
+		return rc;
+	if (!((word >> (h % bits)) & (word >> ((d->bloom_shift < 32 ? h >> d->bloom_shift : 0) % bits)) & 1))
+		return ERR_ABSENT;
+	rc = read_u32(m, d->buckets + (uint64_t)(h % d->n_buckets) * 4, &index);
+	if (rc < 0)
+		return rc;
+	if (index < d->first)
+		return ERR_ABSENT;
+	for (unsigned i = 0; i < MAX_CHAIN; i++, index++) {
+		addr_t at = d->chains + (uint64_t)(index - d->first) * 4;
+		if (!inside(m, at, 4))
+			return ERR_CORRUPT;
+		rc = read_u32(m, at, &link);
+		if (rc < 0)
+			return rc;
+		if ((link | 1) == (h | 1) && dynamic_is(m, index, name, len, ret, ret_size))
+			return 0;
+		if (link & 1)
+			return ERR_ABSENT;
+	}
+	return ERR_LIMIT;
+}
+
+static int by_sysv_hash(struct mod *m, const char *name, size_t len, addr_t *ret, uint64_t *ret_size)
+{
+	struct dynamic *d = &m->dyn;
+	const uint8_t w = d->hash_width;
+	uint64_t index = 0;
+	int rc = image_read_uint(m->mods->img, d->hash + (2 + (uint64_t)(sysv_hash_of(name) % d->hash_buckets)) * w, w, &index);
+	if (rc < 0)
+		return rc;
+	for (unsigned i = 0; i < MAX_CHAIN && index && index < d->hash_chains; i++) {
+		if (dynamic_is(m, index, name, len, ret, ret_size))
+			return 0;
+		rc = image_read_uint(m->mods->img, d->hash + (2 + (uint64_t)d->hash_buckets + index) * w, w, &index);
+		if (rc < 0)
+			return rc;
+	}
+	return ERR_ABSENT;
+}
+
+static int by_dynamic(struct mod *m, const char *name, uint32_t h, size_t len, addr_t *ret, uint64_t *ret_size)
+{
+	struct dynamic *d = dynamic_of(m);
+	if (!d)
+		return ERR_ABSENT;
+	int rc = ERR_ABSENT;
+	if (d->gnu_hash)
+		rc = by_gnu_hash(m, name, h, len, ret, ret_size);
+	if (rc < 0 && d->hash)
+		rc = by_sysv_hash(m, name, len, ret, ret_size);
+	return rc;
+}
+
+/* ---- the file's own tables */
+
+/* The file's symbol table (.symtab, else .dynsym) and the strings that belong to it. */
+static int symbol_table(struct mod *m, struct elf_section *table, struct elf_section *names)
+{
+	struct elf_source src = mod_file(m);
+	struct elf_section s;
+	bool found = false;
+	for (unsigned i = 0; m->pub.file && i < m->file_head->shnum && elf_section_at(&src, m->file_head, i, &s) == 0; i++) {
+		if (s.type != SHT_SYMTAB && (s.type != SHT_DYNSYM || found))
+			continue;
+		if (s.entsize != elf_symbol_size(&m->file_head->abi))
+			continue;
+		*table = s;
+		found = true;
+		if (s.type == SHT_SYMTAB)
+			break;
+	}
+	if (!found)
+		return ERR_ABSENT;
+	return elf_section_at(&src, m->file_head, table->link, names);
+}
+
+/*
+ * Call each on every symbol of the table until it returns non-zero, which is returned.  read is of the file or, for
+ * dynamic symbols, of the image.
+ */
+static int each_symbol(const struct elf_source *src, const struct abi *abi, uint64_t at, uint64_t count,
+		       int (*each)(void *arg, const struct elf_symbol *s), void *arg)
+{
+	const size_t size = elf_symbol_size(abi);
+	CLEANUP(cleanup_free) uint8_t *buf = xmalloc(CHUNK_SYMBOLS * size);
+	for (uint64_t done = 0; done < count;) {
+		size_t n = count - done < CHUNK_SYMBOLS ? (size_t)(count - done) : CHUNK_SYMBOLS;
+		int rc = src->read(src->ctx, at + done * size, buf, n * size);
+		if (rc < 0)
+			return rc;
+		struct cursor c = cursor_of(buf, n * size, abi->big_endian);
+		for (size_t i = 0; i < n; i++) {
+			struct elf_symbol s;
+			rc = elf_symbol_parse(&c, abi, &s);
+			if (rc < 0)
+				return rc;
+			rc = each(arg, &s);
+			if (rc)
+				return rc;
+		}
+		done += n;
+	}
+	return 0;
+}
+
+struct by_name { struct mod *m; const char *name; size_t len; struct elf_section names; addr_t at; uint64_t size; };
+
+static int match_name(void *arg, const struct elf_symbol *s)
+{
+	struct by_name *want = arg;
+	char buf[MAX_NAME];
+	addr_t at;
+	if (s->name >= want->names.size || want->names.size - s->name <= want->len || !defined(want->m, s, &at))
+		return 0;
+	if (mod_file_read(want->m, want->names.offset + s->name, buf, want->len + 1) < 0 ||
+	    memcmp(buf, want->name, want->len + 1) != 0)
+		return 0;
+	want->at = at;
+	want->size = s->size;
+	return 1;
+}
+
+static int by_table(struct mod *m, const char *name, size_t len, addr_t *ret, uint64_t *ret_size)
+{
+	struct by_name want = { .m = m, .name = name, .len = len };
+	struct elf_section table;
+	struct elf_source src = mod_file(m);
+	uint64_t end;
+	if (!m->pub.bias_known || m->pub.symbols != SYMBOLS_FULL || symbol_table(m, &table, &want.names) < 0)
+		return ERR_ABSENT;
+	uint64_t count = table.size / table.entsize;
+	if (!add_fits(table.offset, table.size, &end) || !add_fits(want.names.offset, want.names.size, &end))
+		return ERR_CORRUPT;
+	if (count > MAX_SYMBOLS)
+		count = MAX_SYMBOLS;
+	int rc = each_symbol(&src, &m->file_head->abi, table.offset, count, match_name, &want);
+	if (rc <= 0)
+		return rc ? rc : ERR_ABSENT;
+	*ret = want.at;
+	*ret_size = want.size;
+	return 0;
+}
+
+int modules_symbol(struct modules *mods, const char *name, addr_t *ret, uint64_t *ret_size, const char **how)
+{
+	const size_t len = strlen(name), rest[3] = { 0, mods->n_first, mods->n };
+	const uint32_t h = gnu_hash_of(name);
+	addr_t at = 0;
+	uint64_t size = 0;
+	if (!len || len >= MAX_NAME)
+		return ERR_ABSENT;
+	/* The two likely ones in both ways before all others. */
+	for (int part = 0; part < 2; part++) {
+		for (int way = 0; way < 2; way++) {
+			for (size_t i = rest[part]; i < rest[part + 1]; i++) {
+				struct mod *m = &mods->mod[mods->order[i]];
+				int rc = way == 0 ? by_dynamic(m, name, h, len, &at, &size) : by_table(m, name, len, &at, &size);
+				if (rc < 0)
+					continue;
+				*ret = at;
+				*ret_size = size;
+				if (how)
+					*how = way == 0 ? "dynamic" : "symbol";
+				return 0;
+			}
+		}
+	}
+	return ERR_ABSENT;
+}
+
+static int section_in(struct mod *m, const char *name, addr_t *ret, uint64_t *ret_size)
+{
+	struct elf_source src = mod_file(m);
+	struct elf_section names, s;
+	char buf[MAX_NAME];
+	const size_t len = strlen(name);
+	if (!m->pub.file || !m->pub.bias_known || len >= sizeof buf ||
+	    elf_section_at(&src, m->file_head, m->file_head->shstrndx, &names) < 0)
+		return ERR_ABSENT;
+	for (unsigned i = 0; i < m->file_head->shnum && i < MAX_SECTIONS && elf_section_at(&src, m->file_head, i, &s) == 0; i++) {
+		uint64_t at;
+		if (!(s.flags & SHF_ALLOC) || s.name >= names.size || names.size - s.name <= len ||
+		    !add_fits(names.offset, s.name, &at))
+			continue;
+		if (mod_file_read(m, at, buf, len + 1) < 0 || memcmp(buf, name, len + 1) != 0)
+			continue;
+		if (!inside(m, m->pub.bias + s.addr, s.size))
+			return ERR_CORRUPT;
+		*ret = m->pub.bias + s.addr;
+		*ret_size = s.size;
+		return 0;
+	}
+	return ERR_ABSENT;
+}
+
+int modules_section(struct modules *mods, const char *name, addr_t *ret, uint64_t *ret_size)
+{
+	for (size_t i = 0; i < mods->n; i++)
+		if (section_in(&mods->mod[mods->order[i]], name, ret, ret_size) == 0)
+			return 0;
+	return ERR_ABSENT;
+}
+
+/* ---- names by address */
+
+static int add_row(void *arg, const struct elf_symbol *s)
+{
+	struct mod *m = arg;
+	unsigned type = s->info & 0xf;
+	addr_t at;
+	if ((type != STT_FUNC && type != STT_GNU_IFUNC) || !s->name || s->name >= m->names.names_size || !defined(m, s, &at))
+		return 0;
+	*vec_push(&m->names.row) = (struct name_row){ at - m->pub.bias, s->size < UINT32_MAX ? (uint32_t)s->size : UINT32_MAX, s->name };
+	return m->names.row.n >= MAX_SYMBOLS ? 1 : 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const struct name_row *x = a, *y = b;
+	if (x->value != y->value)
+		return x->value < y->value ? -1 : 1;
+	return x->size < y->size ? -1 : x->size > y->size;
+}
+
+static int read_image(void *ctx, uint64_t off, void *buf, size_t len)
+{
+	return image_read(ctx, off, buf, len);
+}
+
+/* How many dynamic symbols there are: only the hash tables know. */
+static uint64_t count_dynamic(struct mod *m)
+{
+	struct dynamic *d = &m->dyn;
+	if (d->hash)
+		return d->hash_chains;
+	if (!d->gnu_hash)
+		return 0;
+	uint32_t last = 0, buf[256];
+	const bool big = image_abi(m->mods->img)->big_endian;
+	for (uint32_t i = 0; i < d->n_buckets && i < MAX_SYMBOLS;) {
+		uint32_t n = d->n_buckets - i < 256 ? d->n_buckets - i : 256;
+		if (image_read(m->mods->img, d->buckets + (uint64_t)i * 4, buf, (size_t)n * 4) < 0)
+			return 0;
+		struct cursor c = cursor_of(buf, (size_t)n * 4, big);
+		for (uint32_t k = 0, v; k < n && cursor_u32(&c, &v) == 0; k++)
+			last = v > last ? v : last;
+		i += n;
+	}
+	if (last < d->first)
+		return d->first;
+	for (unsigned i = 0; i < MAX_CHAIN; i++, last++) {
+		uint32_t link = 0;
+		addr_t at = d->chains + (uint64_t)(last - d->first) * 4;
+		if (!inside(m, at, 4) || read_u32(m, at, &link) < 0)
+			return 0;
+		if (link & 1)
+			return (uint64_t)last + 1;
+	}
+	return 0;
+}
+
+static void build_names(struct mod *m)
+{
+	struct name_table *t = &m->names;
+	struct elf_section table, names;
+	uint64_t end;
+	t->state = FAILED;
+	if (!m->pub.bias_known)
+		return;
+	if (symbol_table(m, &table, &names) == 0 && add_fits(table.offset, table.size, &end) &&
+	    add_fits(names.offset, names.size, &end)) {
+		struct elf_source src = mod_file(m);
+		t->names = names.offset;
+		t->names_size = names.size;
+		uint64_t count = table.size / table.entsize;
+		(void)!each_symbol(&src, &m->file_head->abi, table.offset, count < MAX_SYMBOLS ? count : MAX_SYMBOLS, add_row, m);
+	} else if (dynamic_of(m)) {
+		struct elf_source src = { read_image, m->mods->img };
+		const struct abi *abi = image_abi(m->mods->img);
+		uint64_t count = count_dynamic(m), fit = (m->pub.end - m->dyn.symtab) / elf_symbol_size(abi);
+		if (count > fit)
+			count = fit;
+		t->in_image = true;
+		t->names = m->dyn.strtab;
+		t->names_size = m->dyn.strsz;
+		(void)!each_symbol(&src, abi, m->dyn.symtab, count < MAX_SYMBOLS ? count : MAX_SYMBOLS, add_row, m);
+	}
+	if (!t->row.n)
+		return;
+	qsort(t->row.p, t->row.n, sizeof *t->row.p, by_value);
+	t->row.p = xrealloc(t->row.p, t->row.n * sizeof *t->row.p);
+	t->row.room = t->row.n;
+	t->state = READY;
+}
+
+static int row_name(struct mod *m, const struct name_row *row, struct str *ret)
+{
+	char buf[MAX_NAME + 1];
+	const struct name_table *t = &m->names;
+	uint64_t room = t->names_size - row->name, at;
+	size_t want = room < MAX_NAME ? (size_t)room : MAX_NAME, got = 0;
+	if (!add_fits(t->names, row->name, &at))
+		return ERR_CORRUPT;
+	/* In steps, since the end of the table may not be there although the name is. */
+	while (got < want) {
+		size_t n = want - got < 64 ? want - got : 64;
+		int rc = t->in_image ? image_read(m->mods->img, at + got, buf + got, n) : mod_file_read(m, at + got, buf + got, n);
+		if (rc < 0)
+			return rc;
+		char *nul = memchr(buf + got, 0, n);
+		if (nul) {
+			*ret = str_from_bytes(m->mods->arena, buf, (size_t)(nul - buf));
+			return ret->len ? 0 : ERR_ABSENT;
+		}
+		got += n;
+	}
+	return ERR_LIMIT;
+}
+
+static size_t underscores(struct str name)
+{
+	size_t n = 0;
+	while (n < name.len && name.s[n] == '_')
+		n++;
+	return n;
+}
+
+int modules_name(struct modules *mods, addr_t pc, struct str *ret, uint64_t *ret_offset)
+{
+	const struct module *pub = modules_at(mods, pc);
+	if (!pub)
+		return ERR_ABSENT;
+	struct mod *m = &mods->mod[pub - mods->pub];
+	if (m->names.state == NOT_TRIED)
+		build_names(m);
+	if (m->names.state != READY)
+		return ERR_ABSENT;
+	const uint64_t v = pc - m->pub.bias;
+	const struct name_row *row = m->names.row.p;
+	size_t lo = 0, hi = m->names.row.n;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (row[mid].value <= v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	/*
+	 * The nearest below that is big enough; one without a size (assembly) reaches to its neighbour.  Of several names
+	 * for one function the plainest: malloc rather than __libc_malloc.
+	 */
+	struct str best = { 0 };
+	uint64_t off = 0;
+	size_t below = lo;
+	for (size_t i = lo; i-- > 0 && below - i <= 16;) {
+		if (best.s && row[i].value != v - off)
+			break;
+		if (v - row[i].value >= row[i].size && (row[i].size || (row[i].value != v && i + 1 != below)))
+			continue;
+		struct str name;
+		if (row_name(m, &row[i], &name) < 0 || (best.s && underscores(name) >= underscores(best)))
+			continue;
+		best = name;
+		off = v - row[i].value;
+	}
+	if (!best.s)
+		return ERR_ABSENT;
+	*ret = best;
+	*ret_offset = off;
+	return 0;
+}
+
+void symbol_free(struct mod *m)
+{
+	vec_free(&m->names.row);
+}
