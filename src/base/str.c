@@ -1,5 +1,4 @@
 /* UTF-8 text: checking, escaping, building.  Knows nothing of where bytes come from or where text goes. */
-#define _GNU_SOURCE
 #include "base/str.h"
 
 #include <stdio.h>

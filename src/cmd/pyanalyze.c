@@ -1,0 +1,453 @@
+/*
+ * pyanalyze: cores and snapshots in, reports out.  Opens the inputs, runs the inspections, hands the report to renderers.
+ * Touches no live process.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/cli.h"
+#include "config.h"
+#include "inspect/target.h"
+#include "render/render.h"
+
+struct wish {
+	struct VEC(const char *) outputs, threads, lib_path, source_map;
+	const struct renderer *format;
+	struct search search;
+	struct py_options py;
+	struct render_options render;
+	struct arena *arena;      /* texts of the options */
+};
+
+static const char *version_text(struct arena *a)
+{
+	struct sb b = { 0 };
+	sb_printf(&b, "%s\nCPython layouts:", PYSNAP_VERSION);
+	uint32_t version;
+	const char *config;
+	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++)
+		sb_printf(&b, " %u.%u%s%.*u %s", version >> 24, version >> 16 & 0xff, version >> 8 & 0xff ? "." : "", version >> 8 & 0xff ? 1 : 0,
+			  version >> 8 & 0xff, config);
+	sb_printf(&b, "\ndecompression: %s", HAVE_LIBDEFLATE ? "libdeflate" : "zlib");
+	return str_c(a, sb_take(&b, a));
+}
+
+/* "3", "3.12", "3.12.1" -> as PY_VERSION_HEX of the final release; 0 if it is none of these. */
+static uint32_t version_hex(const char *s)
+{
+	unsigned part[3] = { 0 };
+	int n = 0;
+	while (n < 3 && isdigit((unsigned char)*s)) {
+		char *end;
+		unsigned long v = strtoul(s, &end, 10);
+		if (v > 255)
+			return 0;
+		part[n++] = (unsigned)v;
+		s = *end == '.' ? end + 1 : end;
+	}
+	return *s || n < 2 ? 0 : part[0] << 24 | part[1] << 16 | part[2] << 8 | 0xf0;
+}
+
+static int read_layout(struct wish *w, const struct cli *c, const char *path)
+{
+	struct err err = { 0 };
+	struct bytes *b;
+	int rc = bytes_open(path, &b, &err);
+	if (rc < 0)
+		return cli_error(c, &err);
+	if (b->size > 1 << 20) {
+		bytes_close(b);
+		err_set(&err, ERR_UNSUPPORTED, "'%s' is too big for a layout table", path);
+		return cli_error(c, &err);
+	}
+	char *text = arena_alloc(w->arena, (size_t)b->size + 1);
+	rc = bytes_read(b, 0, text, (size_t)b->size);
+	if (rc == 0)
+		w->py.layout_text = (struct str){ text, (size_t)b->size };
+	bytes_close(b);
+	if (rc < 0) {
+		err_set(&err, rc, "cannot read '%s'", path);
+		return cli_error(c, &err);
+	}
+	return 0;
+}
+
+static int find_format(struct wish *w, const struct cli *c, const char *name)
+{
+	w->format = renderer_find(name);
+	if (w->format)
+		return 0;
+	struct VEC(const char *) names = { 0 };
+	for (size_t i = 0; renderers[i]; i++)
+		*vec_push(&names) = renderers[i]->name;
+	const char *near = cli_nearest(name, names.p, names.n);
+	struct sb all = { 0 };
+	for (size_t i = 0; i < names.n; i++)
+		sb_printf(&all, "%s--format=%s", i ? ", " : "", names.p[i]);
+	struct str list = sb_take(&all, w->arena);
+	char *hint = near ? xasprintf("--format=%s", near) : xstrdup(str_c(w->arena, list));
+	int rc = cli_usage(c, hint, "unknown format \"%s\"", name);
+	free(hint);
+	vec_free(&names);
+	return rc;
+}
+
+static void split(struct wish *w, const char *dirs)
+{
+	char *copy = arena_dup(w->arena, dirs, strlen(dirs) + 1);
+	for (char *save = NULL, *d = strtok_r(copy, ":", &save); d; d = strtok_r(NULL, ":", &save))
+		*vec_push(&w->lib_path) = d;
+}
+
+/* All options; CLI_EXIT's status or a usage error's in *status when it returns false. */
+static bool options(struct cli *c, struct wish *w, int *status)
+{
+	const char *value;
+	int opt;
+	uint64_t n;
+	while ((opt = cli_next(c, &value)) > 0) {
+		*status = 0;
+		switch (opt) {
+		case PYANALYZE_exe: w->search.exe = value; break;
+		case PYANALYZE_sysroot: w->search.sysroot = value; break;
+		case PYANALYZE_lib_path: split(w, value); break;
+		case PYANALYZE_source_map: {
+			const char *eq = strchr(value, '=');
+			if (!eq || eq == value) {
+				*status = cli_usage(c, "--source-map=/build/src=/home/me/src", "--source-map needs OLD=NEW");
+				break;
+			}
+			char *copy = arena_dup(w->arena, value, strlen(value) + 1);
+			copy[eq - value] = '\0';
+			*vec_push(&w->source_map) = copy;
+			*vec_push(&w->source_map) = copy + (eq - value) + 1;
+			break;
+		}
+		case PYANALYZE_python_version:
+			w->py.python_version = version_hex(value);
+			if (!w->py.python_version)
+				*status = cli_usage(c, "--python-version=3.12.1", "\"%s\" is not a version of Python", value);
+			break;
+		case PYANALYZE_layout: *status = read_layout(w, c, value); break;
+		case PYANALYZE_thread: *vec_push(&w->threads) = value; break;
+		case PYANALYZE_frames:
+			if (cli_number(c, "--frames", value, 0, UINT32_MAX, &n))
+				w->render.frames = n;
+			else
+				*status = EXIT_USAGE;
+			break;
+		case PYANALYZE_output: *vec_push(&w->outputs) = value; break;
+		case PYANALYZE_format: *status = find_format(w, c, value); break;
+		case PYANALYZE_json: *status = find_format(w, c, "json"); break;
+		}
+		if (*status)
+			return false;
+	}
+	*status = c->status;
+	return opt == CLI_END;
+}
+
+/* Keep only the threads that were asked for, by number or name. */
+static bool keep_threads(struct report *r, const struct wish *w)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < r->threads.n; i++) {
+		struct report_thread *t = &r->threads.p[i];
+		bool wanted = false;
+		for (size_t k = 0; k < w->threads.n && !wanted; k++) {
+			char *end;
+			long long tid = strtoll(w->threads.p[k], &end, 10);
+			wanted = (!*end && tid == t->tid) || (t->name.s && str_is(t->name, w->threads.p[k]));
+		}
+		if (!wanted)
+			continue;
+		if (r->verdict.thread == i)
+			r->verdict.thread = n;
+		else if (r->verdict.thread == n)
+			r->verdict.thread = (size_t)-1;
+		r->threads.p[n++] = *t;
+	}
+	if (r->verdict.thread >= n)
+		r->verdict.thread = (size_t)-1;
+	r->threads.n = n;
+	r->groups.n = 0;
+	report_group(r);
+	return n > 0;
+}
+
+/* What a file may be called: no '/', no control or unsafe characters, at most 80 bytes, never "." or "..". */
+static void file_name(struct sb *b, struct str s)
+{
+	size_t start = b->len;
+	for (size_t i = 0, used; i < s.len && b->len - start < 80; i += used) {
+		uint32_t cp = str_decode(s.s + i, s.len - i, &used);
+		if (cp == '/' || cp == '\\' || str_unsafe(cp))
+			sb_char(b, '_');
+		else
+			sb_bytes(b, s.s + i, used);
+	}
+}
+
+struct job {
+	const struct cli *c;
+	const struct wish *w;
+	const struct report *r;
+	const struct renderer *renderer;
+	size_t thread; /* (size_t)-1: the whole report */
+};
+
+static int draw(const struct job *j, FILE *out, bool terminal)
+{
+	struct render_options opt = j->w->render;
+	opt.color = terminal && cli_color(j->c, STDOUT_FILENO);
+	opt.width = terminal ? cli_width(STDOUT_FILENO) : 0;
+	int rc = j->thread == (size_t)-1 ? j->renderer->render(j->r, &opt, out) : j->renderer->render_thread(j->r, j->thread, &opt, out);
+	if (fflush(out) != 0 || ferror(out))
+		return ERR_IO;
+	return rc;
+}
+
+/* Through FILE.part, so that no half report stands under the final name. */
+static int draw_to(const struct job *j, const char *path)
+{
+	struct err err = { 0 };
+	CLEANUP(cleanup_free) char *part = xasprintf("%s.part", path);
+	FILE *out = fopen(part, "we");
+	if (!out) {
+		err_set(&err, errno == EACCES ? ERR_PERM : ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+		err_hint(&err, "another -o");
+		return cli_error(j->c, &err);
+	}
+	int rc = draw(j, out, false);
+	int saved = errno;
+	if (fclose(out) != 0 && rc == 0) {
+		rc = ERR_IO;
+		saved = errno;
+	}
+	if (rc == 0 && rename(part, path) != 0) {
+		rc = ERR_IO;
+		saved = errno;
+	}
+	if (rc < 0) {
+		unlink(part);
+		err_set(&err, ERR_IO, "cannot write '%s': %s", path, strerror(saved));
+		err_hint(&err, "-o on another disk");
+		return cli_error(j->c, &err);
+	}
+	return 0;
+}
+
+static bool is_folder(const char *path)
+{
+	struct stat st;
+	size_t n = strlen(path);
+	return (n && path[n - 1] == '/') || (stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+}
+
+/* DIR/: one file an input; a renderer that can draw one thread gives a file for each active thread. */
+static int draw_folder(struct job *j, const char *dir, const char *input, bool several)
+{
+	struct err err = { 0 };
+	if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
+		err_set(&err, ERR_IO, "cannot make the folder '%s': %s", dir, strerror(errno));
+		err_hint(&err, "mkdir -p '%s'", dir);
+		return cli_error(j->c, &err);
+	}
+	struct str base = str_base(str_from_bytes(j->r->arena, input, strlen(input)));
+	if (!j->renderer->render_thread) {
+		struct sb b = { 0 };
+		sb_printf(&b, "%s/", dir);
+		file_name(&b, base);
+		sb_printf(&b, "%s", j->renderer->suffix);
+		struct str path = sb_take(&b, j->r->arena);
+		return draw_to(j, str_c(j->r->arena, path));
+	}
+	int rc = 0;
+	size_t n = 0;
+	for (size_t i = 0; i < j->r->threads.n && rc == 0; i++) {
+		const struct report_thread *t = &j->r->threads.p[i];
+		if (!t->active)
+			continue;
+		struct sb b = { 0 };
+		sb_printf(&b, "%s/", dir);
+		if (several) {
+			file_name(&b, base);
+			sb_char(&b, '-');
+		}
+		sb_printf(&b, "%lld-", (long long)t->tid);
+		if (t->name.len)
+			file_name(&b, t->name);
+		else
+			sb_printf(&b, "thread");
+		if (t->tid < 0 || t->interpreter > 0) /* the number alone may not tell two thread states apart */
+			sb_printf(&b, "-%llx-%lld", (unsigned long long)t->python_id, (long long)t->interpreter);
+		sb_printf(&b, "%s", j->renderer->suffix);
+		struct str path = sb_take(&b, j->r->arena);
+		j->thread = i;
+		rc = draw_to(j, str_c(j->r->arena, path));
+		n++;
+	}
+	j->thread = (size_t)-1;
+	if (rc == 0)
+		cli_say(j->c, "%s: %zu files, one a thread with Python frames", dir, n);
+	return rc;
+}
+
+static int write_reports(const struct cli *c, struct wish *w, struct report *r, const char *input, bool several, bool appending)
+{
+	struct job j = { c, w, r, w->format ? w->format : renderer_find("text"), (size_t)-1 };
+	if (!w->outputs.n)
+		*vec_push(&w->outputs) = "-";
+	for (size_t i = 0; i < w->outputs.n; i++) {
+		const char *to = w->outputs.p[i];
+		int rc = 0;
+		if (strcmp(to, "-") == 0) {
+			if (appending && !w->render.compact && strcmp(j.renderer->name, "text") == 0)
+				putchar('\n');
+			if (draw(&j, stdout, true) < 0) {
+				if (errno == EPIPE)
+					return EXIT_FAILED; /* the reader has seen enough */
+				struct err err;
+				err_set(&err, ERR_IO, "cannot write the report: %s", strerror(errno));
+				err_hint(&err, "-o FILE");
+				rc = cli_error(c, &err);
+			}
+		} else if (is_folder(to)) {
+			rc = draw_folder(&j, to, input, several);
+		} else {
+			struct job one = j;
+			const struct renderer *by_name = renderer_for_file(to);
+			if (by_name)
+				one.renderer = by_name;
+			else if (!w->format)
+				return cli_usage(c, "--format=text, or a name that ends in .txt, .json or .svg", "\"%s\" does not say which format", to);
+			rc = draw_to(&one, to);
+		}
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static bool all_to_files(const struct wish *w)
+{
+	for (size_t i = 0; i < w->outputs.n; i++)
+		if (strcmp(w->outputs.p[i], "-") == 0)
+			return false;
+	return w->outputs.n > 0;
+}
+
+static bool is_number(const char *s)
+{
+	return *s && strspn(s, "0123456789") == strlen(s);
+}
+
+/* One input.  *written: a report was written, whatever it had to admit. */
+static int analyze(const struct cli *c, struct wish *w, const char *path, bool several, bool appending, bool *written)
+{
+	struct err err = { 0 };
+	struct image *img;
+	int rc = image_open(path, &img, &err);
+	if (rc < 0) {
+		char proc[64];
+		if (rc == ERR_GONE && is_number(path) && snprintf(proc, sizeof proc, "/proc/%.20s", path) > 0 && access(proc, F_OK) == 0) {
+			err_set(&err, ERR_IO, "%s is not a file; a process has that number", path);
+			err_hint(&err, "pysnap %s -o snap.pz && pyanalyze snap.pz", path);
+		}
+		return cli_error(c, &err);
+	}
+	struct report *r = report_new();
+	struct target t = { .img = img, .arena = arena_new() };
+	struct limits lim = { .frames = 2000000, .threads = 200000 };
+	int status = 0;
+	rc = modules_open(img, &w->search, &t.mods, &err);
+	if (rc < 0) {
+		status = cli_error(c, &err);
+		goto out;
+	}
+	w->py.hint_runtime = image_facts(img)->hint_runtime;
+	rc = py_open(img, t.mods, &w->py, t.arena, &t.py, &t.py_err);
+	if (rc < 0)
+		t.py = NULL;
+	rc = inspect(&t, &lim, path, r);
+	if (rc < 0)
+		cli_note(c, "%s: %s", path, err_word(rc));
+	if (w->threads.n && !keep_threads(r, w)) {
+		err_set(&err, ERR_ABSENT, "%s has no thread like that", path);
+		err_hint(&err, "pyanalyze %s", path);
+		status = cli_error(c, &err);
+		goto out;
+	}
+	status = write_reports(c, w, r, path, several, appending);
+	*written = status == 0;
+	if (status == 0 && all_to_files(w)) {
+		struct sb line = { 0 };
+		sb_str(&line, r->verdict.word);
+		sb_printf(&line, "  ");
+		sb_safe(&line, r->verdict.title);
+		cli_say(c, STR_FMT, STR_ARG(sb_view(&line)));
+		sb_free(&line);
+	}
+	if (status == 0 && !t.py) {
+		/* The report is written and lists it as its first limit; the exit code tells a script. */
+		if (t.py_err.code == ERR_UNSUPPORTED)
+			cli_error(c, &t.py_err);
+		status = t.py_err.code == ERR_UNSUPPORTED ? EXIT_FAILED : EXIT_NOPYTHON;
+	}
+out:
+	report_free(r);
+	modules_close(t.mods);
+	arena_free(t.arena);
+	image_close(img);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct wish w = { .arena = arena_new(), .render = { .frames = 100 } };
+	struct cli c = {
+		.name = "pyanalyze", .program = CLI_PYANALYZE, .usage = "[OPTIONS] FILE...",
+		.about = "Says what a Python process was doing when it crashed, hung or was looked at.\n"
+			 "FILE is a snapshot written by pysnap or an ordinary ELF core.",
+		.version = version_text(w.arena),
+	};
+	cli_start(&c, argc, argv);
+	int status = 0;
+	bool any = false;
+	if (!options(&c, &w, &status))
+		goto out;
+	if (!c.n_args) {
+		status = cli_usage(&c, "pyanalyze core, or pyanalyze --help", "no core or snapshot was named");
+		goto out;
+	}
+	*vec_push(&w.lib_path) = NULL;
+	*vec_push(&w.source_map) = NULL;
+	w.search.lib_path = w.lib_path.p;
+	w.search.source_map = w.source_map.p;
+	w.render.compact = c.n_args > 1;
+	for (size_t i = 0; i < c.n_args; i++) {
+		bool written = false;
+		int one = analyze(&c, &w, c.args[i], c.n_args > 1, any, &written);
+		any |= written;
+		if (one && !status)
+			status = one;
+		if (one == EXIT_USAGE)
+			goto out;
+	}
+	if (c.n_args > 1 && any)
+		status = EXIT_DONE;
+out:
+	vec_free(&w.outputs);
+	vec_free(&w.threads);
+	vec_free(&w.lib_path);
+	vec_free(&w.source_map);
+	arena_free(w.arena);
+	cli_end(&c);
+	return status;
+}

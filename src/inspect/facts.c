@@ -1,0 +1,156 @@
+/* What the input is, which process and which Python it holds, what is mapped, and what of it is missing. */
+#include "inspect/parts.h"
+
+#include <inttypes.h>
+
+const char *size_text(struct arena *a, uint64_t bytes)
+{
+	static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	size_t u = 0;
+	double v = (double)bytes;
+	while (v >= 1024 && u + 1 < sizeof unit / sizeof *unit) {
+		v /= 1024;
+		u++;
+	}
+	return str_c(a, str_printf(a, u && v < 10 ? "%.1f %s" : "%.0f %s", v, unit[u]));
+}
+
+static void input_facts(const struct image_facts *f, struct report *r)
+{
+	r->input.kind = f->kind == IMAGE_SNAPSHOT ? "snapshot" : "core";
+	r->input.size = f->size;
+	r->input.expected = f->expected;
+	r->input.file_size = f->file_size;
+	r->input.complete = !f->truncated && f->n_lost == 0;
+	r->input.consistent = f->consistent;
+	r->input.stopped_ns = f->stopped_ns;
+	r->input.tool = f->tool;
+	if (f->truncated) {
+		report_problem(r, P_TRUNCATED, size_text(r->arena, f->size), size_text(r->arena, f->expected), f->n_segments_lost, f->n_segments);
+	} else if (f->n_lost) {
+		uint64_t bytes = 0;
+		for (size_t i = 0; i < f->n_lost; i++)
+			bytes += f->lost[i].end - f->lost[i].start;
+		report_problem(r, P_REGIONS_LOST, f->n_lost, size_text(r->arena, bytes));
+	}
+	if (f->kind == IMAGE_SNAPSHOT && !f->consistent)
+		report_problem(r, P_NOT_CONSISTENT, "pysnap could not stop every thread");
+	if (f->kind == IMAGE_CORE && !f->has_file_note)
+		report_problem(r, P_NO_FILE_NOTE);
+}
+
+/* The path of the executable: what the snapshot noted, else the mapping that holds the program headers (AT_PHDR), else AT_EXECFN. */
+static struct str executable(struct target *t)
+{
+	const struct image_facts *f = image_facts(t->img);
+	uint64_t at = 0;
+	if (f->exe.s)
+		return f->exe;
+	if (image_auxv(t->img, 3 /* AT_PHDR */, &at) == 0) {
+		const struct mapping *m = image_mapping_at(t->img, at);
+		if (m && m->path.len)
+			return str_from_bytes(t->arena, m->path.p, m->path.len);
+	}
+	char buf[4097];
+	int n = image_auxv(t->img, 31 /* AT_EXECFN */, &at) == 0 ? image_read_cstr(t->img, at, buf, sizeof buf - 1) : -1;
+	return n > 0 ? str_from_bytes(t->arena, buf, (size_t)n) : (struct str){ 0 };
+}
+
+static void process_facts(struct target *t, struct report *r)
+{
+	const struct image_facts *f = image_facts(t->img);
+	r->process.pid = f->pid;
+	r->process.ppid = f->ppid;
+	r->process.uid = f->uid;
+	r->process.comm = f->comm;
+	r->process.cwd = f->cwd;
+	r->process.args = f->cmdline.s ? f->cmdline : f->args;
+	r->process.start_ns = f->start_ns;
+	r->process.dump_ns = f->time_ns;
+	r->process.exe = executable(t);
+}
+
+static void python_facts(struct target *t, struct report *r)
+{
+	const struct py *py = t->py;
+	if (!py) {
+		const struct thread *threads;
+		size_t n = image_threads(t->img, &threads);
+		if (t->py_err.code == ERR_UNSUPPORTED)
+			report_problem(r, P_NO_LAYOUT, t->py_err.msg);
+		else
+			report_problem(r, P_NO_PYTHON, r->input.kind, n, t->py_err.why[0] ? t->py_err.why : t->py_err.msg);
+		return;
+	}
+	r->python.found = true;
+	r->python.version = str_dup(r->arena, str_of(py->version_text));
+	r->python.hex = py->version;
+	r->python.debug = py->debug_build;
+	r->python.free_threaded = py->free_threaded;
+	r->python.found_by = str_of(py->found_by);
+	r->python.layout = str_of(py->layout.name);
+	r->python.version_source = py->version_exact ? STR("process") : STR("layout");
+	if (py->table_older)
+		report_problem(r, P_TABLE_OLDER, py->version_text, py->layout.name);
+	if (py->self_differ)
+		report_problem(r, P_SELF_DIFFERS, str_c(r->arena, str_printf(r->arena, "%u of %u fields of %s", py->self_differ, py->self_taken, py->layout.name)));
+
+	struct walk w = py_interps(py);
+	struct py_interp in;
+	struct str argv = { 0 }, exe = { 0 };
+	while (py_next_interp(&w, &in) > 0 && !in.main)
+		;
+	if (w.n)
+		py_argv(py, &in, r->arena, &argv, &exe);
+	r->python.executable = exe;
+	if (argv.s && argv.len && !image_facts(t->img)->cmdline.s)
+		r->process.args = argv;
+}
+
+static void module_facts(struct target *t, struct report *r)
+{
+	static const char *const word[] = { [SYMBOLS_NONE] = "none", [SYMBOLS_DYNSYM] = "dynsym", [SYMBOLS_FULL] = "full", [SYMBOLS_MISMATCH] = "mismatch" };
+	const struct module *mods;
+	size_t n = modules_list(t->mods, &mods), missing = 0;
+	struct sb names = { 0 };
+	for (size_t i = 0; i < n; i++) {
+		const struct module *m = &mods[i];
+		struct report_module *out = vec_push(&r->modules);
+		out->path = str_from_bytes(r->arena, m->path.p, m->path.len);
+		if (m->build_id.len)
+			out->build_id = str_hex(r->arena, m->build_id);
+		if (m->disk_build_id.len)
+			out->disk_build_id = str_hex(r->arena, m->disk_build_id);
+		out->file = m->file ? str_from_bytes(r->arena, m->file, strlen(m->file)) : (struct str){ 0 };
+		out->start = m->start;
+		out->end = m->end;
+		out->symbols = m->symbols < sizeof word / sizeof *word ? word[m->symbols] : "none";
+		if (m->symbols == SYMBOLS_MISMATCH || m->disk_build_id.len)
+			report_problem(r, P_BUILD_ID_MISMATCH, str_c(r->arena, out->path), str_c(r->arena, out->disk_build_id), str_c(r->arena, out->build_id));
+		else if (!m->file && !m->vdso && image_facts(t->img)->kind == IMAGE_CORE) {
+			if (missing < 4) {
+				sb_printf(&names, missing ? ", " : "");
+				sb_str(&names, str_base(out->path));
+			}
+			missing++;
+		}
+	}
+	if (missing) {
+		if (missing > 4)
+			sb_printf(&names, ", ...");
+		struct str list = sb_take(&names, r->arena);
+		report_problem(r, P_MODULE_MISSING, missing, str_c(r->arena, list));
+	}
+	sb_free(&names);
+}
+
+static int run(struct target *t, const struct limits *lim, struct report *r)
+{
+	input_facts(image_facts(t->img), r);
+	process_facts(t, r);
+	module_facts(t, r);
+	python_facts(t, r);
+	return t->py ? 0 : t->py_err.code;
+}
+
+const struct inspection inspection_facts = { "facts", "the input, the process, its Python, what is mapped", run };

@@ -1,0 +1,16 @@
+/* The inspections by name, one a file; and what they share. */
+#ifndef INSPECT_PARTS_H
+#define INSPECT_PARTS_H
+
+#include <string.h>
+
+#include "inspect/target.h"
+
+extern const struct inspection inspection_facts;   /* input, process, python, modules; what is missing */
+extern const struct inspection inspection_threads; /* interpreters, threads, Python stacks */
+extern const struct inspection inspection_verdict; /* what stopped it and where */
+
+/* "4.2 GiB", "118 MiB", "57 KiB", "12 bytes"; in the report's arena, NUL-terminated. */
+const char *size_text(struct arena *a, uint64_t bytes);
+
+#endif

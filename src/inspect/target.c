@@ -1,0 +1,22 @@
+/* Runs the inspections over one target, in the order they are listed. What each finds goes into the report. */
+#include "inspect/parts.h"
+
+const struct inspection *const inspections[] = {
+	&inspection_facts,
+	&inspection_threads,
+	&inspection_verdict, /* last: reads only what the others found */
+	NULL,
+};
+
+int inspect(struct target *t, const struct limits *lim, const char *path, struct report *r)
+{
+	r->input.path = path ? str_from_bytes(r->arena, path, strlen(path)) : (struct str){ 0 };
+	int rc = 0;
+	for (size_t i = 0; inspections[i]; i++) {
+		int one = inspections[i]->run(t, lim, r);
+		if (one < 0 && rc == 0)
+			rc = one;
+	}
+	report_group(r);
+	return rc;
+}

@@ -1,0 +1,381 @@
+/*
+ * Interpreters, thread states and their Python stacks, joined with the threads of the image by the kernel's id.
+ * Frames of the same code at the same instruction are one report_frame, so folding compares pointers.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <uthash.h>
+
+#include "inspect/parts.h"
+
+/* What is kept while the threads are collected; gone afterwards. */
+struct code_entry {
+	addr_t addr;
+	int rc;
+	bool no_source; /* it has a file whose text could not be had */
+	struct py_code code;
+	UT_hash_handle hh;
+};
+struct frame_entry {
+	struct { addr_t code; int64_t lasti; } key;
+	struct report_frame *frame;
+	UT_hash_handle hh;
+};
+struct name_entry {
+	uint64_t ident;
+	struct str name;
+	UT_hash_handle hh;
+};
+struct tid_entry {
+	pid_t tid;
+	size_t image, report; /* index + 1; 0: none */
+	UT_hash_handle hh;
+};
+
+struct collect {
+	struct target *t;
+	struct report *r;
+	const struct limits *lim;
+	struct code_entry *codes;
+	struct frame_entry *frames;
+	struct name_entry *names;
+	struct tid_entry *tids;
+	struct VEC(const struct report_frame *) stack;
+	size_t n_threads, n_stale;
+	size_t n_no_source;
+	struct sb no_source;
+};
+
+static struct code_entry *code_of(struct collect *c, addr_t addr)
+{
+	struct code_entry *e;
+	HASH_FIND(hh, c->codes, &addr, sizeof addr, e);
+	if (!e) {
+		e = arena_alloc(c->t->arena, sizeof *e);
+		e->addr = addr;
+		e->rc = py_code_read(c->t->py, addr, c->r->arena, &e->code);
+		HASH_ADD(hh, c->codes, addr, sizeof e->addr, e);
+	}
+	return e;
+}
+
+/* co_filename is relative when the program was started so; it is only looked for where the working directory is known. */
+static struct str source_path(struct collect *c, struct str file)
+{
+	const struct image_facts *f = image_facts(c->t->img);
+	if (!file.len || file.s[0] == '<')
+		return (struct str){ 0 };
+	if (file.s[0] == '/')
+		return file;
+	if (!f->cwd.len)
+		return (struct str){ 0 };
+	return str_printf(c->t->arena, STR_FMT "/" STR_FMT, STR_ARG(f->cwd), STR_ARG(file));
+}
+
+static const struct report_frame *frame_of(struct collect *c, const struct py_frame *f)
+{
+	struct frame_entry *e, key = { .key = { f->code, f->lasti } };
+	HASH_FIND(hh, c->frames, &key.key, sizeof key.key, e);
+	if (e)
+		return e->frame;
+	e = arena_alloc(c->t->arena, sizeof *e);
+	e->key.code = f->code;
+	e->key.lasti = f->lasti;
+	e->frame = arena_alloc(c->r->arena, sizeof *e->frame);
+	HASH_ADD(hh, c->frames, key, sizeof e->key, e);
+
+	struct report_frame *out = e->frame;
+	out->python = true;
+	out->code = f->code;
+	out->at = (struct report_position){ -1, -1, -1, -1 };
+	struct code_entry *entry = code_of(c, f->code);
+	const struct py_code *code = &entry->code;
+	if (entry->rc < 0) {
+		out->function = str_printf(c->r->arena, "<code 0x%llx: %s>", (unsigned long long)f->code, err_word(entry->rc));
+		return out;
+	}
+	out->function = code->name;
+	out->qualname = code->qualname;
+	out->file = code->file;
+	struct position at;
+	if (py_code_position(c->t->py, f->code, f->lasti, &at) == 0)
+		out->at = (struct report_position){ at.line, at.end_line, at.col, at.end_col };
+	struct str path = source_path(c, code->file);
+	if (out->at.line > 0 && code->file.len && code->file.s[0] != '<' &&
+	    (!path.s || opener_line(modules_opener(c->t->mods), c->r->arena, path, (unsigned)out->at.line, &out->source) < 0)) {
+		out->source = (struct str){ 0 };
+		entry->no_source = true;
+	}
+	return out;
+}
+
+static struct str why_broken(struct collect *c, int rc, addr_t at)
+{
+	unsigned long long a = at;
+	switch (rc) {
+	case ERR_FAULT: return str_printf(c->r->arena, "frame 0x%llx is not in the capture", a);
+	case ERR_CORRUPT: return str_printf(c->r->arena, "frame 0x%llx cannot be right: the chain loops there or does not lead to a frame", a);
+	}
+	return str_printf(c->r->arena, "frame 0x%llx: %s", a, err_word(rc));
+}
+
+static void stack_of(struct collect *c, const struct py_thread *th, struct report_thread *out)
+{
+	struct walk w = py_frames(c->t->py, th->frame);
+	struct py_frame f;
+	int rc = 0;
+	c->stack.n = 0;
+	uint64_t shown = 0;
+	while (shown < c->lim->frames && (rc = py_next_frame(&w, &f)) > 0) {
+		if (f.shim)
+			continue;
+		*vec_push(&c->stack) = frame_of(c, &f);
+		shown++;
+	}
+	for (size_t i = 0, j = c->stack.n; i + 1 < j; i++) { /* innermost first -> oldest first */
+		const struct report_frame *swap = c->stack.p[i];
+		c->stack.p[i] = c->stack.p[--j];
+		c->stack.p[j] = swap;
+	}
+	report_fold(c->r, c->stack.p, c->stack.n, &out->runs, &out->n_runs);
+	out->n_frames = c->stack.n;
+	out->active = c->stack.n > 0;
+	if (rc < 0) {
+		out->broken = why_broken(c, rc, w.next);
+		report_problem(c->r, P_FRAMES_BROKEN, (long long)out->tid, str_c(c->r->arena, out->broken), (unsigned long long)c->stack.n);
+	} else if (rc > 0) {
+		report_problem(c->r, P_FRAMES_LIMIT, (long long)out->tid, (unsigned long long)shown);
+	}
+}
+
+static const char *waits_in(const struct abi *abi, const struct regs *regs)
+{
+	static const struct { uint16_t machine; int64_t nr; const char *name; } calls[] = {
+#define SYSCALL(machine, nr, name) { machine, nr, name },
+#include "syscalls.def"
+#undef SYSCALL
+	};
+	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+		if (calls[i].machine == abi->machine && calls[i].nr == regs->syscall.nr)
+			return calls[i].name;
+	return NULL;
+}
+
+/* What the image's own thread says, laid into the report's. */
+static void native_facts(struct collect *c, const struct thread *t, struct report_thread *out)
+{
+	out->tid = t->tid;
+	if (!out->name.s && t->name.s) {
+		out->name = t->name;
+		out->name_from_kernel = true;
+	}
+	if (t->regs.syscall.known) {
+		const char *call = t->regs.syscall.nr >= 0 ? waits_in(image_abi(c->t->img), &t->regs) : NULL;
+		out->on_cpu = t->regs.syscall.nr < 0;
+		if (call)
+			out->waits_in = str_of(call);
+	}
+	if (!out->waits_in.s && t->wchan.len)
+		out->waits_in = t->wchan;
+}
+
+static void add_name(void *arg, uint64_t ident, struct str name)
+{
+	struct collect *c = arg;
+	struct name_entry *e;
+	HASH_FIND(hh, c->names, &ident, sizeof ident, e);
+	if (e)
+		return;
+	e = arena_alloc(c->t->arena, sizeof *e);
+	e->ident = ident;
+	e->name = name;
+	HASH_ADD(hh, c->names, ident, sizeof e->ident, e);
+}
+
+static struct tid_entry *tid_entry(struct collect *c, pid_t tid)
+{
+	struct tid_entry *e;
+	HASH_FIND(hh, c->tids, &tid, sizeof tid, e);
+	return e;
+}
+
+static void interp_threads(struct collect *c, const struct py_interp *in, bool have_main, uint64_t main_ident)
+{
+	const struct py *py = c->t->py;
+	const struct thread *native;
+	image_threads(c->t->img, &native);
+	struct walk w = py_threads(py, in);
+	struct py_thread th;
+	struct VEC(struct py_thread) list = { 0 }; /* the list's order is newest first; the report's is oldest first */
+	int rc = 0;
+	while (c->n_threads + list.n < c->lim->threads && (rc = py_next_thread(&w, &th)) > 0)
+		*vec_push(&list) = th;
+	if (rc < 0)
+		report_problem(c->r, P_THREADS_BROKEN, (long long)in->id, rc == ERR_CORRUPT ? "loops or cannot be right" : err_word(rc), (unsigned long long)list.n);
+	else if (rc > 0)
+		report_problem(c->r, P_THREADS_LIMIT, (unsigned long long)c->lim->threads);
+
+	struct report_interp *ri = vec_push(&c->r->interps);
+	*ri = (struct report_interp){ in->id, in->main, in->gil_known, in->gil_locked, -1 };
+	for (size_t i = list.n; i-- > 0;) {
+		th = list.p[i];
+		struct report_thread *out = vec_push(&c->r->threads);
+		size_t index = c->r->threads.n - 1;
+		out->tid = th.tid ? th.tid : -1;
+		out->python_id = th.ident;
+		out->interpreter = in->id;
+		out->has_python = true;
+		out->stale = th.stale;
+		out->holds_gil = th.holds_gil;
+		out->main = in->main && have_main && th.ident == main_ident;
+		c->n_stale += th.stale;
+		if (th.holds_gil)
+			c->r->interps.p[c->r->interps.n - 1].gil_holder_tid = out->tid;
+		struct name_entry *name;
+		HASH_FIND(hh, c->names, &th.ident, sizeof th.ident, name);
+		if (name)
+			out->name = name->name;
+		struct tid_entry *e = th.tid ? tid_entry(c, th.tid) : NULL;
+		if (e && e->image) {
+			native_facts(c, &native[e->image - 1], out);
+			if (!e->report)
+				e->report = index + 1;
+		}
+		stack_of(c, &th, out);
+	}
+	c->n_threads += list.n;
+	vec_free(&list);
+}
+
+static void python_threads(struct collect *c)
+{
+	const struct py *py = c->t->py;
+	uint64_t main_ident = 0;
+	bool have_main = py_main_ident(py, &main_ident) == 0;
+	struct walk w = py_interps(py);
+	struct py_interp in;
+	struct VEC(struct py_interp) list = { 0 };
+	int rc, named = ERR_ABSENT;
+	while ((rc = py_next_interp(&w, &in)) > 0)
+		*vec_push(&list) = in;
+	if (rc < 0)
+		report_problem(c->r, P_INTERPS_BROKEN, rc == ERR_CORRUPT ? "loops or cannot be right" : err_word(rc), (unsigned long long)list.n);
+	for (size_t i = list.n; i-- > 0;) { /* newest first -> the main interpreter first */
+		int n = py_thread_names(py, &list.p[i], c->r->arena, add_name, c);
+		if (n >= 0 || named < 0)
+			named = n >= 0 ? n : n == ERR_ABSENT ? named : n;
+	}
+	if (named < 0 && named != ERR_ABSENT)
+		report_problem(c->r, P_NAMES_MISSING, err_word(named));
+	for (size_t i = list.n; i-- > 0;)
+		interp_threads(c, &list.p[i], have_main, main_ident);
+	vec_free(&list);
+	if (c->n_stale)
+		report_problem(c->r, P_STALE_THREADS, c->n_stale);
+}
+
+/* Threads of the image that have no thread state. */
+static void native_threads(struct collect *c)
+{
+	const struct thread *native;
+	size_t n = image_threads(c->t->img, &native);
+	if (!n)
+		report_problem(c->r, P_NO_THREADS);
+	for (size_t i = 0; i < n; i++) {
+		struct tid_entry *e = tid_entry(c, native[i].tid);
+		if (!e || e->report || e->image != i + 1)
+			continue;
+		if (c->n_threads >= c->lim->threads) {
+			report_problem(c->r, P_THREADS_LIMIT, (unsigned long long)c->lim->threads);
+			break;
+		}
+		struct report_thread *out = vec_push(&c->r->threads);
+		out->interpreter = -1;
+		out->main = native[i].tid == image_facts(c->t->img)->pid;
+		native_facts(c, &native[i], out);
+		e->report = c->r->threads.n;
+		c->n_threads++;
+	}
+}
+
+/* Does a come before b: the thread that caused the dump, then main, then those with Python frames, in their order. */
+static int rank(const struct report_thread *t)
+{
+	return t->crashed ? 0 : t->main && t->has_python ? 1 : t->active ? 2 : t->has_python ? 3 : 4;
+}
+
+static void sort_threads(struct report *r)
+{
+	struct report_thread *sorted = xcalloc(r->threads.n, sizeof *sorted);
+	size_t n = 0;
+	for (int k = 0; k <= 4; k++)
+		for (size_t i = 0; i < r->threads.n; i++)
+			if (rank(&r->threads.p[i]) == k)
+				sorted[n++] = r->threads.p[i];
+	if (n)
+		memcpy(r->threads.p, sorted, n * sizeof *sorted);
+	free(sorted);
+}
+
+static void missing_sources(struct collect *c)
+{
+	struct code_entry *e, *next;
+	struct { struct str file; UT_hash_handle hh; } *seen = NULL, *s, *tmp;
+	HASH_ITER(hh, c->codes, e, next) {
+		if (!e->no_source)
+			continue;
+		HASH_FIND(hh, seen, e->code.file.s, e->code.file.len, s);
+		if (s)
+			continue;
+		s = arena_alloc(c->t->arena, sizeof *s);
+		s->file = e->code.file;
+		HASH_ADD_KEYPTR(hh, seen, s->file.s, s->file.len, s);
+		if (c->n_no_source < 3) {
+			sb_printf(&c->no_source, c->n_no_source ? ", " : "");
+			sb_str(&c->no_source, s->file);
+		}
+		c->n_no_source++;
+	}
+	HASH_ITER(hh, seen, s, tmp)
+		HASH_DEL(seen, s);
+	if (c->n_no_source) {
+		if (c->n_no_source > 3)
+			sb_printf(&c->no_source, ", ...");
+		struct str list = sb_take(&c->no_source, c->r->arena);
+		report_problem(c->r, P_SOURCE_MISSING, c->n_no_source, str_c(c->r->arena, list));
+	}
+}
+
+static int run(struct target *t, const struct limits *lim, struct report *r)
+{
+	struct collect c = { .t = t, .r = r, .lim = lim };
+	const struct thread *native;
+	size_t n = image_threads(t->img, &native);
+	for (size_t i = 0; i < n; i++) {
+		if (tid_entry(&c, native[i].tid))
+			continue;
+		struct tid_entry *e = arena_alloc(t->arena, sizeof *e);
+		e->tid = native[i].tid;
+		e->image = i + 1;
+		HASH_ADD(hh, c.tids, tid, sizeof e->tid, e);
+	}
+	if (t->py)
+		python_threads(&c);
+	native_threads(&c);
+	if (n && image_facts(t->img)->kind == IMAGE_CORE)
+		for (size_t i = 0; i < r->threads.n; i++)
+			r->threads.p[i].crashed = r->threads.p[i].tid == native[0].tid; /* the verdict takes it back if nothing crashed */
+	sort_threads(r);
+	missing_sources(&c);
+
+	HASH_CLEAR(hh, c.codes);
+	HASH_CLEAR(hh, c.frames);
+	HASH_CLEAR(hh, c.names);
+	HASH_CLEAR(hh, c.tids);
+	vec_free(&c.stack);
+	sb_free(&c.no_source);
+	return 0;
+}
+
+const struct inspection inspection_threads = { "threads", "interpreters, threads and their Python stacks", run };

@@ -1,0 +1,203 @@
+/*
+ * What stopped the process and where: a signal from outside is not a crash.  Facts: sigaction(2); which si_code has a sender
+ * or an address: Linux include/uapi/asm-generic/siginfo.h.
+ */
+#include <inttypes.h>
+#include <signal.h>
+
+#include "inspect/parts.h"
+
+struct code { int signo, code; const char *name, *words; };
+
+static const struct code codes[] = {
+	{ SIGSEGV, 1, "SEGV_MAPERR", "nothing is mapped there" },
+	{ SIGSEGV, 2, "SEGV_ACCERR", "the mapping does not allow it" },
+	{ SIGSEGV, 3, "SEGV_BNDERR", "outside of its bounds" },
+	{ SIGSEGV, 4, "SEGV_PKUERR", "refused by a protection key" },
+	{ SIGBUS, 1, "BUS_ADRALN", "not aligned" },
+	{ SIGBUS, 2, "BUS_ADRERR", "past the end of the mapped file" },
+	{ SIGBUS, 3, "BUS_OBJERR", "hardware error" },
+	{ SIGBUS, 4, "BUS_MCEERR_AR", "memory failure" },
+	{ SIGILL, 1, "ILL_ILLOPC", "illegal instruction" },
+	{ SIGILL, 2, "ILL_ILLOPN", "illegal operand" },
+	{ SIGILL, 3, "ILL_ILLADR", "illegal addressing mode" },
+	{ SIGILL, 4, "ILL_ILLTRP", "illegal trap" },
+	{ SIGILL, 5, "ILL_PRVOPC", "privileged instruction" },
+	{ SIGFPE, 1, "FPE_INTDIV", "integer division by zero" },
+	{ SIGFPE, 2, "FPE_INTOVF", "integer overflow" },
+	{ SIGFPE, 3, "FPE_FLTDIV", "floating-point division by zero" },
+	{ SIGFPE, 4, "FPE_FLTOVF", "floating-point overflow" },
+	{ SIGFPE, 7, "FPE_FLTINV", "invalid floating-point operation" },
+	{ SIGTRAP, 1, "TRAP_BRKPT", "breakpoint instruction" },
+	{ SIGTRAP, 2, "TRAP_TRACE", "single step" },
+	{ SIGSYS, 1, "SYS_SECCOMP", "a seccomp filter refused a system call" },
+	{ 0, 0, "SI_USER", NULL },
+	{ 0, 0x80, "SI_KERNEL", NULL },
+	{ 0, -1, "SI_QUEUE", NULL },
+	{ 0, -2, "SI_TIMER", NULL },
+	{ 0, -6, "SI_TKILL", NULL },
+};
+
+static const struct code *code_of(int signo, int code)
+{
+	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+		if ((codes[i].signo == signo || codes[i].signo == 0) && codes[i].code == code)
+			return &codes[i];
+	return NULL;
+}
+
+/* Linux numbers of the target; the same on every machine that registers.def has. */
+static struct str signal_name(struct arena *a, int signo)
+{
+	static const char *const name[] = { "0", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
+		"TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS" };
+	if (signo > 0 && (size_t)signo < sizeof name / sizeof *name)
+		return str_printf(a, "SIG%s", name[signo]);
+	return str_printf(a, "signal %d", signo);
+}
+
+static bool is_fault(int signo)
+{
+	return signo == 11 || signo == 7 || signo == 4 || signo == 8 || signo == 5 || signo == 31;
+}
+
+static struct str fault_title(struct report *r, const struct image_facts *f, struct str name)
+{
+	const struct code *c = code_of(f->siginfo.signo, f->siginfo.code);
+	unsigned long long addr = f->siginfo.addr;
+	if (f->siginfo.code == 0x80)
+		return str_printf(r->arena, STR_FMT ": the processor refused an access; no address is given (often an address that is not canonical)", STR_ARG(name));
+	if (f->siginfo.signo == 4 || f->siginfo.signo == 8 || f->siginfo.signo == 5)
+		return str_printf(r->arena, STR_FMT ": %s at 0x%llx", STR_ARG(name), c && c->words ? c->words : "fault", addr);
+	if (f->siginfo.signo == 31)
+		return str_printf(r->arena, STR_FMT ": %s", STR_ARG(name), c && c->words ? c->words : "bad system call");
+	if (addr < 4096)
+		return str_printf(r->arena, STR_FMT ": access to address 0x%llx (null pointer)", STR_ARG(name), addr);
+	return str_printf(r->arena, STR_FMT ": access to address 0x%llx%s%s%s", STR_ARG(name), addr, c && c->words ? " (" : "", c && c->words ? c->words : "",
+			  c && c->words ? ")" : "");
+}
+
+/* A core without NT_SIGINFO: only the signal's number is known, so who sent it is a guess. */
+static void from_number(struct report *r, int signo)
+{
+	struct str name = signal_name(r->arena, signo);
+	r->verdict.likely = true;
+	if (signo == 0 || signo == 19 || signo == 5) {
+		r->verdict.kind = VERDICT_STOPPED;
+		r->verdict.title = str_printf(r->arena, "the core was taken from a running process (by gcore or a debugger)");
+		return;
+	}
+	r->verdict.kind = is_fault(signo) || signo == 6 ? VERDICT_CRASH : VERDICT_STOPPED;
+	r->verdict.title = str_printf(r->arena, STR_FMT ": the core does not say who sent it", STR_ARG(name));
+	report_problem(r, P_LIKELY, "the core has no NT_SIGINFO note");
+}
+
+static void from_siginfo(struct report *r, const struct image_facts *f)
+{
+	int signo = f->siginfo.signo, code = f->siginfo.code;
+	struct str name = signal_name(r->arena, signo);
+	bool outside = f->siginfo.has_sender && f->siginfo.pid != f->pid;
+	if (signo == 19 || signo == 0) {
+		r->verdict.kind = VERDICT_STOPPED;
+		r->verdict.title = str_printf(r->arena, "the core was taken from a running process (by gcore or a debugger)");
+	} else if (f->siginfo.has_sender && (code <= 0)) {
+		if (f->pid < 0) {
+			r->verdict.kind = signo == 6 ? VERDICT_CRASH : VERDICT_STOPPED;
+			r->verdict.likely = true;
+			r->verdict.title = str_printf(r->arena, STR_FMT " sent by pid %" PRId64, STR_ARG(name), f->siginfo.pid);
+			report_problem(r, P_LIKELY, "the core does not say its own process number, so whether it sent the signal itself is not known");
+		} else if (outside) {
+			r->verdict.kind = VERDICT_STOPPED;
+			r->verdict.title = f->siginfo.pid ? str_printf(r->arena, STR_FMT " sent by pid %" PRId64, STR_ARG(name), f->siginfo.pid)
+				: str_printf(r->arena, STR_FMT " sent from outside (by the kernel, or from another pid namespace)", STR_ARG(name));
+		} else {
+			r->verdict.kind = VERDICT_CRASH;
+			r->verdict.title = signo == 6 ? str_printf(r->arena, STR_FMT ": the process aborted itself (abort, a failed assertion or a fatal error)", STR_ARG(name))
+				: str_printf(r->arena, STR_FMT ": the process sent it to itself", STR_ARG(name));
+		}
+	} else if (is_fault(signo)) {
+		r->verdict.kind = VERDICT_CRASH;
+		r->verdict.title = fault_title(r, f, name);
+	} else {
+		r->verdict.kind = VERDICT_STOPPED;
+		r->verdict.title = str_printf(r->arena, STR_FMT "%s", STR_ARG(name), code == 0x80 ? " sent by the kernel (a terminal key or a limit)" : "");
+	}
+}
+
+static void signal_facts(struct report *r, const struct image_facts *f, int signo)
+{
+	const struct code *c = f->siginfo.known ? code_of(f->siginfo.signo, f->siginfo.code) : NULL;
+	r->verdict.signal.sender_pid = -1;
+	if (!f->siginfo.known && !signo)
+		return;
+	r->verdict.signal.known = true;
+	r->verdict.signal.number = f->siginfo.known ? f->siginfo.signo : signo;
+	r->verdict.signal.name = signal_name(r->arena, r->verdict.signal.number);
+	if (!f->siginfo.known)
+		return;
+	r->verdict.signal.code = f->siginfo.code;
+	if (c)
+		r->verdict.signal.code_name = str_of(c->name);
+	/* With SI_KERNEL si_addr is not the address that was used. */
+	r->verdict.signal.has_addr = f->siginfo.has_addr && f->siginfo.code != 0x80;
+	r->verdict.signal.addr = f->siginfo.addr;
+	if (f->siginfo.has_sender)
+		r->verdict.signal.sender_pid = f->siginfo.pid;
+}
+
+/* Without a crash no thread is to blame: show the main one. */
+static size_t thread_that_matters(struct report *r)
+{
+	size_t best = (size_t)-1;
+	for (size_t i = 0; i < r->threads.n; i++) {
+		struct report_thread *t = &r->threads.p[i];
+		if (r->verdict.kind != VERDICT_CRASH)
+			t->crashed = false;
+		if (t->crashed)
+			return i;
+	}
+	for (size_t i = 0; i < r->threads.n && best == (size_t)-1; i++)
+		if (r->threads.p[i].main && r->threads.p[i].has_python)
+			best = i;
+	return best == (size_t)-1 && r->threads.n ? 0 : best;
+}
+
+static int run(struct target *t, const struct limits *lim, struct report *r)
+{
+	static const char *const word[] = { [VERDICT_UNKNOWN] = "UNKNOWN", [VERDICT_CRASH] = "CRASH", [VERDICT_STOPPED] = "STOPPED", [VERDICT_SNAPSHOT] = "SNAPSHOT" };
+	const struct image_facts *f = image_facts(t->img);
+	const struct thread *native;
+	size_t n = image_threads(t->img, &native);
+	int signo = n ? native[0].signo : 0;
+	signal_facts(r, f, signo);
+	if (f->kind == IMAGE_SNAPSHOT) {
+		r->verdict.kind = VERDICT_SNAPSHOT;
+		r->verdict.title = str_printf(r->arena, "taken by " STR_FMT "; what the threads wait for is not analysed", STR_ARG(f->tool.s ? f->tool : STR("pysnap")));
+		r->verdict.signal.known = false;
+	} else if (f->siginfo.known) {
+		from_siginfo(r, f);
+	} else if (n) {
+		from_number(r, signo);
+	} else {
+		r->verdict.title = STR("the file does not say why the process ended");
+	}
+	r->verdict.word = str_of(word[r->verdict.kind]);
+	size_t i = thread_that_matters(r);
+	r->verdict.thread = i;
+	r->verdict.tid = -1;
+	if (i != (size_t)-1) {
+		struct report_thread *th = &r->threads.p[i];
+		r->verdict.tid = th->tid;
+		if (th->n_runs)
+			r->verdict.location = th->runs[th->n_runs - 1].frames[th->runs[th->n_runs - 1].n - 1];
+		if (i > 0) { /* it stands first */
+			struct report_thread first = *th;
+			memmove(&r->threads.p[1], &r->threads.p[0], i * sizeof first);
+			r->threads.p[0] = first;
+			r->verdict.thread = 0;
+		}
+	}
+	return 0;
+}
+
+const struct inspection inspection_verdict = { "verdict", "what stopped the process and where", run };

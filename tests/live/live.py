@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+"""Live tests over every interpreter found: a program parks in known states, pysnap takes it, it is aborted for a core,
+pyanalyze reads both, and what they say is compared with what the program says of itself.
+
+live.py PYSNAP PYANALYZE [NAME...]     NAME: only interpreters whose name contains it
+
+The truth is dumped by the first run after the snapshot let it go; the core comes from a second, equal run that was
+never asked, since asking creates frame objects that hide the lazy ones.
+"""
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from pythons import CACHE, find
+from tap import Tap
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAMS = os.path.join(HERE, "..", "..", "fixtures", "programs")
+PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
+tap = Tap()
+
+
+def run(argv, **more):
+    return subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, **more)
+
+
+def layouts():
+    """The minor versions that pyanalyze has a table for."""
+    return set(re.findall(r"\b(\d+\.\d+)(?:\.\d+)? \w", run([PYANALYZE, "--version"]).stdout.decode().split("layouts:")[1].split("\n")[0]))
+
+
+class Target:
+    """A program that runs in a folder of its own (with a name that is not ASCII), inside the interpreter's root."""
+
+    def __init__(self, python, program, *args):
+        self.python = python
+        base = os.path.join(python.root, "tmp") if python.root else None
+        self.top = tempfile.mkdtemp(prefix="pysnap-live-", dir=base)
+        self.folder = os.path.join(self.top, "földer 目")
+        os.mkdir(self.folder)
+        shutil.copy(os.path.join(PROGRAMS, program), self.folder)
+        inside = self.folder[len(python.root):]
+        self.script = os.path.join(inside, program)
+        self.truth = os.path.join(self.folder, "truth.json")
+        argv = python.argv + [self.script] + [a.replace("TRUTH", os.path.join(inside, "truth.json")) for a in args]
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ASAN", "UBSAN", "LD_"))}
+        env.update(PYTHONIOENCODING="utf-8", LANG="C.UTF-8", LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1")
+        self.out = open(os.path.join(self.top, "out"), "w+b")
+        # chroot(1) moves to "/", so the core may land there: cores() looks in both.
+        self.process = subprocess.Popen(argv, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=self.out,
+                                        stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=self.cores_on)
+        self.pid = self.process.pid
+
+    @staticmethod
+    def cores_on():
+        resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+    def text(self):
+        self.out.flush()
+        with open(self.out.name, "rb") as f:
+            return f.read().decode("utf-8", "replace")
+
+    def wait_ready(self):
+        for _ in range(600):
+            if "READY" in self.text():
+                time.sleep(0.3)
+                return True
+            if self.process.poll() is not None:
+                return False
+            time.sleep(0.05)
+        return False
+
+    def state(self):
+        with open("/proc/%d/status" % self.pid) as f:
+            text = f.read()
+        return re.search(r"^State:\s+(\S)", text, re.M).group(1), int(re.search(r"^TracerPid:\s+(\d+)", text, re.M).group(1))
+
+    def ask_truth(self):
+        os.kill(self.pid, signal.SIGUSR1)
+        for _ in range(600):
+            if os.path.exists(self.truth):
+                with open(self.truth) as f:
+                    return json.load(f)
+            time.sleep(0.05)
+        return None
+
+    def core(self, send=None):
+        """The core after the signal, or (None, why)."""
+        with open("/proc/sys/kernel/core_pattern") as f:
+            pattern = f.read().strip()
+        if pattern.startswith("|"):
+            return None, "kernel.core_pattern is a pipe"
+        if send:
+            os.kill(self.pid, send)
+        self.process.wait(120)
+        places = [self.folder, self.python.root or self.folder] + ([os.path.dirname(pattern)] if pattern.startswith("/") else [])
+        for place in places:
+            names = [n for n in os.listdir(place) if n == "core" or n.startswith("core.") or str(self.pid) in n]
+            for name in names:
+                path = os.path.join(place, name)
+                if os.path.isfile(path) and not name.endswith((".pz", ".json")):
+                    kept = os.path.join(self.top, "core")
+                    os.rename(path, kept)
+                    return kept, ""
+        return None, "no core was written"
+
+    def end(self):
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.out.close()
+        shutil.rmtree(self.top, ignore_errors=True)
+
+
+def report(path, *options, prefix=()):
+    done = run(list(prefix) + [PYANALYZE, "--json", *options, path])
+    try:
+        return json.loads(done.stdout), done
+    except ValueError:
+        return None, done
+
+
+def stacks(rep):
+    """thread name -> [(function, qualname, file, line, columns)], oldest first, folded pieces unfolded."""
+    out = {}
+    for t in rep["threads"]:
+        folded = {f["at"]: f for f in t.get("folded", [])}
+        frames, at, ids = [], 0, t["stack"]
+        while at < len(ids):
+            f = folded.get(at, {"frames": 1, "repeat": 1})
+            frames += ids[at:at + f["frames"]] * f["repeat"]
+            at += f["frames"]
+        whole = []
+        for i in frames:
+            f = rep["frames"][i]
+            position = [f.get("line"), f.get("end_line"), f.get("col"), f.get("end_col")] if "end_line" in f else None
+            whole.append((f["function"], f.get("qualname"), f["file"], f.get("line"), position))
+        out.setdefault(t.get("name"), []).append(whole)
+    return out
+
+
+def true_stacks(truth):
+    out = {}
+    for t in truth["threads"]:
+        out[t["name"]] = [[(f["function"], f.get("qualname"), f["file"], f["line"], f.get("position")) for f in t["stack"]]]
+    return out
+
+
+def same_stacks(rep, truth, name):
+    got, want = stacks(rep), true_stacks(truth)
+    named = {k: v for k, v in got.items() if v != [[]]}
+    tap.equal(sorted(map(repr, named)), sorted(map(repr, want)), "%s: thread names" % name)
+    for thread in sorted(want):
+        tap.equal(named.get(thread), want[thread], "%s: stack of %r" % (name, thread))
+
+
+def relocate(truth, old, new):
+    """The truth of a run in one folder as an equal run in another would tell it."""
+    return json.loads(json.dumps(truth).replace(json.dumps(old)[1:-1], json.dumps(new)[1:-1]))
+
+
+def one_thread(rep, **want):
+    for t in rep["threads"]:
+        if all(t.get(k) == v for k, v in want.items()):
+            return t
+    return None
+
+
+def stock_tools(name, snap, folder):
+    """zcat of a snapshot is a core that the usual tools open."""
+    core = os.path.join(folder, "plain.core")
+    with open(core, "wb") as out:
+        done = subprocess.run(["zcat", snap], stdout=out, stderr=subprocess.PIPE)
+    tap.equal((done.returncode, done.stderr), (0, b""), "%s: zcat" % name)
+    for argv, sign in ((["readelf", "-hn", core], b"CORE (Core file)"), (["eu-readelf", "-n", core], b"PRSTATUS"),
+                       (["eu-stack", "--core=" + core], b"TID"), (["gdb", "-nx", "-batch", "-ex", "info threads", "-c", core], b"LWP")):
+        if not shutil.which(argv[0]):
+            tap.skip("%s: %s" % (name, argv[0]), "not installed")
+            continue
+        done = run(argv)
+        tap.ok(sign in done.stdout, "%s: %s opens it" % (name, argv[0]), done.stdout + done.stderr)
+    os.unlink(core)
+
+
+def check_svg(name, rep, path, folder):
+    out = os.path.join(folder, "flames") + "/"
+    done = run([PYANALYZE, "--format", "svg", "-o", out, path])
+    active = [t for t in rep["threads"] if t["stack"]]
+    files = sorted(os.listdir(out)) if os.path.isdir(out) else []
+    tap.equal((done.returncode, len(files)), (0, len(active)), "%s: one SVG per active thread" % name)
+    tap.equal([f for f in files if not re.match(r"^\d+-.*\.svg$", f)], [], "%s: SVG names are TID-NAME.svg" % name)
+    if shutil.which("xmllint"):
+        done = run(["xmllint", "--noout"] + [out + f for f in files])
+        tap.ok(done.returncode == 0, "%s: SVGs are well-formed" % name, done.stderr.decode("utf-8", "replace"))
+
+
+def supported(python):
+    name = python.name
+    first = Target(python, "threads.py", "TRUTH")
+    truth = None
+    try:
+        if not tap.ok(first.wait_ready(), "%s: the program parks" % name, first.text()):
+            return
+        snap = os.path.join(first.top, "snap.pz")
+        done = run([PYSNAP, str(first.pid), "-o", snap])
+        said = done.stderr.decode("utf-8", "replace")
+        tap.ok(done.returncode == 0 and "was stopped for" in said, "%s: pysnap takes it" % name, said)
+        tap.equal(first.state()[1], 0, "%s: nobody traces it afterwards" % name)
+        tap.ok(first.state()[0] in "SR", "%s: it runs on" % name, first.state())
+        truth = first.ask_truth()
+        if not tap.ok(truth is not None, "%s: it still answers" % name, first.text()):
+            return
+        rep, done = report(snap)
+        said = done.stderr.decode("utf-8", "replace")
+        if not tap.ok(rep is not None and done.returncode == 0, "%s: snapshot: report" % name, said):
+            return
+        tap.equal(rep["python"].get("version"), truth["version"], "%s: snapshot: version" % name)
+        same_stacks(rep, truth, "%s: snapshot" % name)
+        tap.equal(sorted(t["tid"] for t in rep["threads"]), sorted(int(t) for t in os.listdir("/proc/%d/task" % first.pid)),
+                  "%s: snapshot: kernel thread ids" % name)
+        for t in truth["threads"]:
+            if t["tid"]:
+                seen = one_thread(rep, tid=t["tid"])
+                tap.equal((seen or {}).get("name"), t["name"], "%s: snapshot: tid of %r" % (name, t["name"]))
+        tap.equal([t["name"] for t in rep["threads"] if t["main"]], ["MainThread"], "%s: snapshot: main thread" % name)
+        holders = [t["name"] for t in rep["threads"] if "gil" in t["state"]]
+        tap.ok(holders in (["computes"], []), "%s: snapshot: GIL holder" % name, holders)
+        tap.equal(rep["verdict"]["kind"], "snapshot", "%s: snapshot: verdict" % name)
+        tap.equal([p for p in rep["problems"] if p["severity"] != "info"], [], "%s: snapshot: nothing is missing" % name)
+        text = run([PYANALYZE, snap])
+        tap.ok(b"\x1b" not in text.stdout and "\u202e".encode() not in text.stdout, "%s: snapshot: no control characters" % name, text.stdout)
+        check_svg("%s: snapshot" % name, rep, snap, first.top)
+        stock_tools("%s: snapshot" % name, snap, first.top)
+        os.kill(first.pid, signal.SIGTERM)
+        tap.equal(first.process.wait(30), -signal.SIGTERM, "%s: signals still reach it" % name)
+        folder = first.script
+    finally:
+        first.end()
+
+    second = Target(python, "threads.py", "TRUTH")
+    try:
+        if not tap.ok(second.wait_ready(), "%s: the program parks again" % name, second.text()):
+            return
+        tids = sorted(int(t) for t in os.listdir("/proc/%d/task" % second.pid))
+        core, why = second.core(signal.SIGABRT)
+        if not core:
+            tap.skip("%s: core" % name, why)
+            return
+        rep, done = report(core)
+        if not tap.ok(rep is not None and done.returncode == 0, "%s: core: report" % name, done.stderr.decode("utf-8", "replace")):
+            return
+        moved = relocate(truth, os.path.dirname(folder), os.path.dirname(second.script))
+        same_stacks(rep, moved, "%s: core" % name)
+        tap.equal(sorted(t["tid"] for t in rep["threads"]), tids, "%s: core: kernel thread ids" % name)
+        tap.equal(rep["python"].get("version"), truth["version"], "%s: core: version" % name)
+        tap.equal((rep["verdict"]["kind"], rep["verdict"]["title"]), ("stopped", "SIGABRT sent by pid %d" % os.getpid()), "%s: core: verdict" % name)
+        if os.geteuid() == 0 and not python.root and ".pyenv" in python.argv[0]:
+            # No ELF file of the interpreter can be reached: everything comes from the core.
+            rep, done = report(core, prefix=["unshare", "-m", "sh", "-c", "mount -t tmpfs none \"$HOME/.pyenv\" && exec \"$@\"", "sh"])
+            if b"mount:" in done.stderr or b"unshare:" in done.stderr:
+                tap.skip("%s: core without files" % name, "no right to mount")
+            elif tap.ok(rep is not None and done.returncode == 0, "%s: core without files: report" % name, done.stderr.decode("utf-8", "replace")):
+                same_stacks(rep, moved, "%s: core without files" % name)
+        else:
+            tap.skip("%s: core without files" % name, "its files are in another root already" if python.root else "only pyenv's files can be hidden, by root")
+    finally:
+        second.end()
+
+    third = Target(python, "threads.py", "TRUTH", "crash")
+    try:
+        core, why = third.core()
+        if not core:
+            tap.skip("%s: crash" % name, why)
+            return
+        rep, done = report(core)
+        if not tap.ok(rep is not None and done.returncode == 0, "%s: crash: report" % name, done.stderr.decode("utf-8", "replace")):
+            return
+        v = rep["verdict"]
+        tap.equal((v["kind"], v["signal"]["name"], v["signal"].get("address")), ("crash", "SIGSEGV", "0x1234"), "%s: crash: verdict" % name)
+        tap.equal(v["location"]["function"], "string_at", "%s: crash: innermost function" % name)
+        crashed = [t for t in rep["threads"] if "crashed" in t["state"]]
+        tap.equal([t["name"] for t in crashed], ["MainThread"], "%s: crash: thread" % name)
+        frames = [rep["frames"][i] for i in crashed[0]["stack"]] if crashed else []
+        tap.equal([(f["function"], f["line"]) for f in frames[-2:-1]], [("main", 173)], "%s: crash: line" % name)
+    finally:
+        third.end()
+
+
+def unsupported(python):
+    """No layout: said in one line, with the version, and never a wrong stack; the snapshot can still be taken."""
+    name = python.name
+    target = Target(python, "park.py")
+    try:
+        if not tap.ok(target.wait_ready(), "%s: the program parks" % name, target.text()):
+            return
+        snap = os.path.join(target.top, "snap.pz")
+        done = run([PYSNAP, str(target.pid), "-o", snap])
+        tap.ok(done.returncode == 0, "%s: pysnap takes it" % name, done.stderr.decode("utf-8", "replace"))
+        core, why = target.core(signal.SIGABRT)
+        for what, path in (("snapshot", snap), ("core", core)):
+            if not path:
+                tap.skip("%s: %s: no layout fits" % (name, what), why)
+                continue
+            rep, done = report(path)
+            said = done.stderr.decode("utf-8", "replace")
+            tap.ok("no layout fits" in said and python.minor in said and "  try: " in said, "%s: %s: no layout fits" % (name, what), said)
+            tap.equal(done.returncode, 1, "%s: %s: exit code" % (name, what))
+            tap.ok(rep is not None and not any(t["stack"] for t in rep["threads"]) and rep["threads"], "%s: %s: no wrong stack" % (name, what), rep)
+    finally:
+        target.end()
+
+
+def main():
+    wanted = sys.argv[3:]
+    known = layouts()
+    found, absent = find()
+    for python in found:
+        if wanted and not any(w in python.name for w in wanted):
+            continue
+        (supported if python.minor in known else unsupported)(python)
+    for minor in sorted(known, key=lambda v: int(v.split(".")[1])):
+        if not wanted and not any(p.minor == minor for p in found):
+            tap.skip("CPython %s" % minor, "no such interpreter here; tools/pythons can fetch some into %s" % CACHE.replace(os.path.expanduser("~"), "~"))
+    for name, why in absent:
+        if not wanted:
+            tap.skip(name, why)
+    tap.done()
+
+
+main()
