@@ -43,6 +43,8 @@ struct bgzf {
 	uint32_t format;
 	uint8_t *bad;                 /* one bit a member, NULL until the first */
 	size_t n_bad;
+	void (*found)(void *arg, uint64_t start, uint64_t end);
+	void *found_arg;
 	struct { size_t member; uint64_t used; uint8_t *p; } cache[CACHED];
 	uint64_t clock;
 	uint8_t *in;                  /* a packed member */
@@ -360,7 +362,7 @@ static bool is_bad(const struct bgzf *z, size_t member)
 	return z->bad && z->bad[member / 8] >> member % 8 & 1;
 }
 
-static void set_bad(struct bgzf *z, size_t member)
+static void set_bad(struct bgzf *z, size_t member, uint64_t start)
 {
 	if (!z->bad)
 		z->bad = xcalloc(z->table.entry.n / 8 + 1, 1);
@@ -368,6 +370,8 @@ static void set_bad(struct bgzf *z, size_t member)
 		return;
 	z->bad[member / 8] |= (uint8_t)(1 << member % 8);
 	z->n_bad++;
+	if (z->found)
+		z->found(z->found_arg, start, start + entry_payload(z->table.entry.p[member]));
 }
 
 /* The unpacked member, valid until the next call; ERR_CORRUPT, ERR_IO. *doubted: the table changed, look again. */
@@ -397,7 +401,7 @@ static int unpack(struct bgzf *z, size_t member, const struct place *at, const u
 		return 0;
 	}
 	if (rc != MEMBER_GOOD) {
-		set_bad(z, member);
+		set_bad(z, member, at->payload);
 		return ERR_CORRUPT;
 	}
 	z->cache[oldest].member = member;
@@ -548,4 +552,11 @@ uint32_t bgzf_format(const struct bytes *b)
 size_t bgzf_damaged(const struct bytes *b)
 {
 	return const_bgzf(b)->n_bad;
+}
+
+void bgzf_watch(struct bytes *b, void (*found)(void *arg, uint64_t start, uint64_t end), void *arg)
+{
+	struct bgzf *z = (struct bgzf *)b;
+	z->found = found;
+	z->found_arg = arg;
 }

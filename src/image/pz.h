@@ -61,5 +61,7 @@ bool bgzf_truncated(const struct bytes *b);   /* no end block, or the last membe
 bool bgzf_indexed(const struct bytes *b);     /* found by its index, not by walking */
 uint32_t bgzf_format(const struct bytes *b);  /* of the locator; 0 if there is none */
 size_t bgzf_damaged(const struct bytes *b);   /* members found damaged so far */
+/* Have found called, during a read, with the payload range of each member that turns out to be damaged. */
+void bgzf_watch(struct bytes *b, void (*found)(void *arg, uint64_t start, uint64_t end), void *arg);
 
 #endif

@@ -1,0 +1,280 @@
+/*
+ * Reading a .pz: its members (bgzf.c) hold an ELF core (elf_core.c); here what pysnap's own notes add, and which memory
+ * damaged members took along (formats/pz.md).  The notes are hints and labels; nothing in them is believed for safety.
+ */
+#include "image/pz.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DAMAGE_TOLD = 4096 }; /* damaged members of which the addresses are looked up */
+
+/* The core as its loader sees it; between it and the members, so that segments can be asked where they lie in it. */
+struct pz {
+	struct bytes core;
+	struct bytes *payload;
+	struct image *img;
+	bool asking;
+	uint64_t asked;
+	size_t told;
+};
+
+static int core_read(struct bytes *b, uint64_t off, void *buf, size_t len)
+{
+	struct pz *z = (struct pz *)b;
+	if (!z->asking)
+		return bytes_read(z->payload, off, buf, len);
+	z->asking = false;
+	z->asked = off;
+	memset(buf, 0, len);
+	return 0;
+}
+
+static void core_close(struct bytes *b)
+{
+	struct pz *z = (struct pz *)b;
+	bytes_close(z->payload);
+	free(z);
+}
+
+/* Payload [start, end) is damaged: the memory in it is lost.  Called within a read. */
+static void damage_found(void *arg, uint64_t start, uint64_t end)
+{
+	struct pz *z = arg;
+	const struct segment *s;
+	if (z->told++ >= DAMAGE_TOLD)
+		return;
+	size_t n = image_segments(z->img, &s);
+	for (size_t i = 0; i < n; i++) {
+		uint8_t byte;
+		if (s[i].from_file || !s[i].size)
+			continue;
+		/* One read with asking set comes back to core_read, which notes the place; other segments leave it set. */
+		z->asking = true;
+		bool ours = s[i].read(s[i].ctx, s[i].skip, &byte, 1) == 0 && !z->asking;
+		z->asking = false;
+		if (!ours || z->asked >= end)
+			continue;
+		uint64_t from = start > z->asked ? start - z->asked : 0, to = end - z->asked;
+		if (to > s[i].size)
+			to = s[i].size;
+		if (from < to)
+			image_add_lost(z->img, s[i].start + from, s[i].start + to);
+	}
+}
+
+/* ---- values of the information note; each is absent unless it is what it should be ---- */
+
+static struct str json_text(struct image *img, const json_t *o, const char *key)
+{
+	const json_t *v = json_object_get(o, key);
+	if (!json_is_string(v))
+		return (struct str){ 0 };
+	struct str s = { json_string_value(v), json_string_length(v) };
+	return str_dup(image_arena(img), s);
+}
+
+static bool json_number(const json_t *o, const char *key, int64_t *ret)
+{
+	const json_t *v = json_object_get(o, key);
+	if (json_is_integer(v)) {
+		*ret = json_integer_value(v);
+		return true;
+	}
+	const char *s = json_string_value(v);
+	if (!s || !*s || strspn(s, "-0123456789") != json_string_length(v) || json_string_length(v) > 18)
+		return false; /* 18 digits are the year 33658 in nanoseconds, and fit */
+	char *end;
+	int64_t n = strtoll(s, &end, 10);
+	if (*end)
+		return false;
+	*ret = n;
+	return true;
+}
+
+static bool address_of(const json_t *v, addr_t *ret)
+{
+	const char *s = json_string_value(v);
+	size_t len = s ? json_string_length(v) : 0;
+	if (len < 3 || len > 18 || s[0] != '0' || s[1] != 'x' || strspn(s + 2, "0123456789abcdefABCDEF") != len - 2)
+		return false;
+	*ret = strtoull(s + 2, NULL, 16);
+	return true;
+}
+
+static const json_t *json_list(const json_t *o, const char *key)
+{
+	const json_t *v = json_object_get(o, key);
+	return json_is_array(v) ? v : NULL;
+}
+
+/* ---- threads ---- */
+
+struct by_tid {
+	pid_t tid;
+	struct thread *thread;
+};
+
+static int tid_order(const void *a, const void *b)
+{
+	const struct by_tid *x = a, *y = b;
+	return x->tid < y->tid ? -1 : x->tid > y->tid;
+}
+
+static void thread_syscall(struct thread *t, const json_t *o)
+{
+	int64_t nr;
+	if (t->regs.syscall.known || !json_is_object(o) || !json_number(o, "nr", &nr))
+		return;
+	const json_t *args = json_list(o, "args");
+	t->regs.syscall.known = true;
+	t->regs.syscall.nr = nr;
+	for (size_t i = 0; i < sizeof t->regs.syscall.arg / sizeof *t->regs.syscall.arg; i++)
+		if (!address_of(json_array_get(args, i), &t->regs.syscall.arg[i]))
+			t->regs.syscall.arg[i] = 0;
+}
+
+static void thread_facts(struct image *img, struct thread *t, const json_t *o)
+{
+	struct str name = json_text(img, o, "name"), state = json_text(img, o, "state"), wchan = json_text(img, o, "wchan");
+	if (name.s)
+		t->name = name;
+	if (state.len == 1)
+		t->state = state.s[0];
+	if (wchan.len && !str_is(wchan, "0")) /* "0": running, or not allowed to know (proc(5)) */
+		t->wchan = wchan;
+	thread_syscall(t, json_object_get(o, "syscall"));
+}
+
+static void info_threads(struct image *img, const json_t *list)
+{
+	const struct thread *threads;
+	size_t n = image_threads(img, &threads);
+	if (!n || !list)
+		return;
+	CLEANUP(cleanup_free) struct by_tid *index = xcalloc(n, sizeof *index);
+	for (size_t i = 0; i < n; i++)
+		index[i] = (struct by_tid){ threads[i].tid, (struct thread *)&threads[i] }; /* ours until the image is open */
+	qsort(index, n, sizeof *index, tid_order);
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *o = json_array_get(list, i);
+		int64_t tid;
+		if (!json_is_object(o) || !json_number(o, "tid", &tid) || tid < 1 || tid > INT32_MAX)
+			continue;
+		struct by_tid key = { .tid = (pid_t)tid };
+		const struct by_tid *found = bsearch(&key, index, n, sizeof *index, tid_order);
+		if (found)
+			thread_facts(img, found->thread, o);
+	}
+}
+
+/* ---- notes ---- */
+
+static int too_new(const struct bytes *b, int64_t format, struct str tool, struct err *err)
+{
+	if (!tool.len || tool.len > 64)
+		tool = STR("a later pysnap");
+	err_set(err, ERR_UNSUPPORTED, "%s was written by " STR_FMT " (format %" PRId64 "); this one reads up to format %d",
+	        b->name, STR_ARG(tool), format, PZ_FORMAT);
+	if (str_starts(tool, "pysnap "))
+		err_hint(err, "upgrade pyanalyze to " STR_FMT " or later", (int)tool.len - 7, tool.s + 7);
+	else
+		err_hint(err, "upgrade pyanalyze");
+	return ERR_UNSUPPORTED;
+}
+
+static int info_read(const struct bytes *b, struct image *img, const json_t *o, struct err *err)
+{
+	struct image_facts *f = image_facts_mut(img);
+	int64_t v;
+	f->tool = json_text(img, o, "tool");
+	if (json_number(o, "format", &v) && v > PZ_FORMAT)
+		return too_new(b, v, f->tool, err);
+	if (json_number(o, "time_ns", &v))
+		f->time_ns = v;
+	if (json_number(o, "start_ns", &v))
+		f->start_ns = v;
+	if (json_number(o, "stopped_ns", &v) && v >= 0)
+		f->stopped_ns = v;
+	if (f->pid < 0 && json_number(o, "pid", &v) && v > 0)
+		f->pid = v;
+	f->consistent = json_is_true(json_object_get(o, "consistent"));
+	f->exe = json_text(img, o, "exe");
+	f->cwd = json_text(img, o, "cwd");
+	f->cmdline = json_text(img, o, "cmdline");
+	addr_t hint;
+	if (address_of(json_object_get(o, "hint_runtime"), &hint))
+		f->hint_runtime = hint;
+	info_threads(img, json_list(o, "threads"));
+	return 0;
+}
+
+static void lost_read(struct image *img, struct blob desc)
+{
+	struct cursor c = cursor_of(desc.p, desc.len, image_abi(img)->big_endian);
+	uint64_t start, end;
+	uint32_t number, why;
+	while (cursor_u64(&c, &start) == 0 && cursor_u64(&c, &end) == 0 && cursor_u32(&c, &number) == 0 && cursor_u32(&c, &why) == 0)
+		if (why == PZ_WHY_UNREADABLE || why == PZ_WHY_VANISHED)
+			image_add_lost(img, start, end);
+}
+
+static int notes_read(const struct bytes *b, struct image *img, struct err *err)
+{
+	const struct note *notes;
+	size_t n = image_notes(img, &notes);
+	bool informed = false;
+	for (size_t i = 0; i < n; i++) {
+		struct blob owner = notes[i].owner, desc = notes[i].desc;
+		if (owner.len != 6 || memcmp(owner.p, "PYSNAP", 6) != 0)
+			continue;
+		image_facts_mut(img)->kind = IMAGE_SNAPSHOT;
+		if (notes[i].type == PZ_NOTE_LOST)
+			lost_read(img, desc);
+		if (notes[i].type != PZ_NOTE_INFO || informed || desc.len > PZ_INFO_MAX)
+			continue;
+		json_t *o = json_loadb((const char *)desc.p, desc.len, 0, NULL);
+		int rc = 0;
+		if (json_is_object(o)) {
+			informed = true;
+			rc = info_read(b, img, o, err);
+		}
+		json_decref(o);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int load(struct bytes *b, struct image *img, struct err *err)
+{
+	uint64_t file_size = b->size;
+	struct bytes *payload;
+	int rc = bgzf_open(b, &payload, err);
+	if (rc < 0)
+		return rc;
+	uint32_t format = bgzf_format(payload);
+	struct pz *z = xcalloc(1, sizeof *z);
+	z->core = (struct bytes){ .size = payload->size, .read = core_read, .close = core_close, .name = b->name };
+	z->payload = payload;
+	z->img = img;
+	rc = image_format_elf_core.load(&z->core, img, err);
+	bool owned = rc == 0; /* the image closes z->core from here on; b is to stay open if we fail */
+	if (rc < 0 && format > PZ_FORMAT)
+		rc = too_new(b, format, (struct str){ 0 }, err);
+	if (rc == 0)
+		rc = notes_read(b, img, err);
+	if (rc < 0) {
+		(void)bgzf_detach(payload);
+		if (!owned)
+			bytes_close(&z->core);
+		return rc;
+	}
+	image_facts_mut(img)->file_size = file_size;
+	bgzf_watch(payload, damage_found, z);
+	return 0;
+}
+
+const struct image_format image_format_pz = { "snapshot", bgzf_probe, load };
