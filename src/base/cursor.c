@@ -5,8 +5,9 @@
 
 struct cursor cursor_of(const void *p, size_t len, bool big_endian)
 {
-	const uint8_t *b = p;
-	return (struct cursor){ b, b ? b + len : b, b, big_endian };
+	static const uint8_t nothing[1]; /* arithmetic on NULL, even + 0, is undefined */
+	const uint8_t *b = p ? p : nothing;
+	return (struct cursor){ b, p ? b + len : b, b, big_endian };
 }
 
 size_t cursor_left(const struct cursor *c)
