@@ -135,7 +135,7 @@ static uint32_t sys_hexversion(const struct py *py, addr_t interp)
 static int prove_version(struct py *py, addr_t interp, const struct known_version *known, bool any_minor, struct proof *ret)
 {
 	uint32_t version = sys_hexversion(py, interp);
-	bool exact = version != 0;
+	bool sys = version != 0, exact = sys;
 
 	if (!version && known->version) { /* sys is cleared late in Py_Finalize */
 		version = known->version;
@@ -144,12 +144,16 @@ static int prove_version(struct py *py, addr_t interp, const struct known_versio
 	if (!version)
 		return refuse(ret, PROOF_VERSION, "sys has no hexversion");
 	char text[32];
-	version_format(version, text, sizeof text);
+	if (exact)
+		version_format(version, text, sizeof text);
+	else
+		snprintf(text, sizeof text, "%u.%u", version >> 24, version >> 16 & 255);
 	if ((version >> 24 != 2 && version >> 24 != 3) || (version >> 16 & 255) > 99)
 		return refuse(ret, PROOF_VERSION, "sys.hexversion 0x%x is no version", version);
 	if (!any_minor && !same_minor(version, py->layout.version)) {
 		ret->version = exact ? version : 0;
-		return refuse(ret, PROOF_VERSION, "sys.hexversion says %s", text);
+		return sys ? refuse(ret, PROOF_VERSION, "sys.hexversion says %s", text)
+			   : refuse(ret, PROOF_VERSION, "sys has no hexversion, and this seems to be %s", text);
 	}
 	py->version = version;
 	py->version_exact = exact;

@@ -130,12 +130,20 @@ static bool accept(struct opening *o, const struct py *py, const char *config, c
 	return true;
 }
 
-/* A table may hold for some of a minor version's releases only (3.13.0 and 3.13.1): is this the one in force? */
-static bool in_force(const struct py *py, const char *config)
+/*
+ * A table may hold for some of a minor version's releases only (3.13.0 and 3.13.1): is this the one in force?  Then its
+ * traits become those of the very release.
+ */
+static bool in_force(struct py *py, const char *config)
 {
 	struct layout l;
 
-	return !py->version_exact || layout_builtin(py->version, config, &l, NULL) < 0 || l.version == py->layout.version;
+	if (!py->version_exact || layout_builtin(py->version, config, &l, NULL) < 0)
+		return true;
+	if (l.version != py->layout.version)
+		return false;
+	py->layout = l;
+	return true;
 }
 
 static bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t interp, const char *found_by)
@@ -171,52 +179,68 @@ static bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t int
 	return accept(o, &py, t->config, found_by);
 }
 
+/* The table for a version that describes itself, else the newest one there is: its own offsets cover what they cover. */
+static bool table_for_self(struct layout *ret, uint32_t version, const char *config, bool *older)
+{
+	uint32_t at;
+	const char *name;
+
+	*older = false;
+	if (layout_builtin(version, config, ret, NULL) == 0)
+		return true;
+	for (size_t i = 0; layout_builtin_at(i, &at, &name) == 0; i++) {
+		if (strcmp(name, config) != 0 || at > version || layout_builtin(at, config, ret, NULL) < 0)
+			continue;
+		*older = true;
+		ret->version = version; /* what traits say of "and later" */
+		layout_set_traits(ret);
+		return true;
+	}
+	return false;
+}
+
 /*
- * 3.13 on: _PyRuntime begins with _Py_DebugOffsets { char cookie[8]; u64 version, free_threaded; ... }.  The process's
- * own offsets overrule the table; a version newer than any table has the newest one for what they do not cover.
+ * 3.13 on: _PyRuntime begins with _Py_DebugOffsets.  The process's own offsets overrule the table; where they cannot be
+ * (damaged, or of a shape that no table knows), the table alone is tried.
  */
 static bool attempt_self(struct opening *o, addr_t runtime, const char *found_by)
 {
-	char cookie[8];
-	uint64_t version, free_threaded;
 	static const char *const suffix[] = { "", "-d" };
+	uint32_t version;
+	bool free_threaded;
 
 	if (o->n_tries && o->tries[0].given) /* --layout overrules */
 		return false;
-	if (image_read(o->img, runtime, cookie, sizeof cookie) < 0 || memcmp(cookie, cookie_text, 8) != 0 ||
-	    image_read_uint(o->img, runtime + 8, 8, &version) < 0 || image_read_uint(o->img, runtime + 16, 8, &free_threaded) < 0)
-		return false;
-	if (version < 0x030d0000 || version >= 0x03400000 || free_threaded > 1)
+	if (layout_self_version(o->img, runtime, &version, &free_threaded) < 0)
 		return false;
 	o->sign = true;
-	struct known_version before = o->known;
-	o->known.version = (uint32_t)version;
-	o->known.exact = true;
-	version_format((uint32_t)version, o->known.text, sizeof o->known.text);
-	for (size_t i = 0; i < 2; i++) {
+	if (!o->known.exact) {
+		o->known.version = version;
+		o->known.exact = true;
+		version_format(version, o->known.text, sizeof o->known.text);
+	}
+	for (size_t i = 0; i < 4; i++) {
 		char config[24];
 		struct py py = o->base;
-		snprintf(config, sizeof config, "%s%s%s", abi_name(image_abi(o->img)), suffix[i], free_threaded ? "-t" : "");
-		if (layout_builtin((uint32_t)version, config, &py.layout, NULL) < 0)
-			continue;
-		py.table_older = py.layout.version >> 16 != version >> 16;
-		if (py.table_older) { /* what traits say of "and later" */
-			py.layout.version = (uint32_t)version;
-			layout_set_traits(&py.layout);
-		}
-		int taken = layout_from_self(o->img, runtime, &py.layout, &py.self_differ);
-		py.self_taken = taken > 0 ? (unsigned)taken : 0;
-		py.runtime = runtime;
 		struct proof p = { 0 };
-		if (READ(&py, runtime, PyRuntime, interp_head, &py.interp_head) < 0 || !py.interp_head) {
-			snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
-		} else if (py_prove(&py, &o->known, py.table_older, &p) == 0) {
-			return accept(o, &py, config, found_by);
+		bool own = i < 2;
+		snprintf(config, sizeof config, "%s%s%s", abi_name(image_abi(o->img)), suffix[i % 2], free_threaded ? "-t" : "");
+		if (!table_for_self(&py.layout, version, config, &py.table_older))
+			continue;
+		if (own) {
+			int taken = layout_from_self(o->img, runtime, &py.layout, &py.self_differ);
+			if (taken < 0)
+				continue;
+			py.self_taken = (unsigned)taken;
 		}
+		py.runtime = runtime;
+		if (READ(&py, runtime, PyRuntime, interp_head, &py.interp_head) < 0 || !py.interp_head)
+			snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
+		else if (py_prove(&py, &o->known, py.table_older, &p) == 0)
+			return accept(o, &py, config, found_by);
 		remember(&o->self, &p);
-		snprintf(o->self_name, sizeof o->self_name, "%s and its own offsets", py.layout.name);
+		snprintf(o->self_name, sizeof o->self_name, "%s%s", py.layout.name, own ? " and its own offsets" : "");
 	}
-	o->known = before.exact ? before : o->known;
 	return false;
 }
 
