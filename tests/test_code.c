@@ -1,0 +1,131 @@
+/* Code objects under every built-in layout: names, and the line of every instruction. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "build_py.h"
+
+static void names(const struct layout *l)
+{
+	struct build *b = build_bare(l);
+	addr_t plain = build_code(b, &(struct build_code){ .name = "f", .qualname = "C.f", .file = "/a/b.py", .firstlineno = 7 });
+	addr_t odd = build_code(b, &(struct build_code){ .name = "\u65e5\u672c", .file = "/tmp/\u00e9.py", .firstlineno = 1 });
+	char *big = xmalloc(70001);
+	memset(big, 'x', 70000);
+	big[70000] = 0;
+	addr_t lengthy = build_code(b, &(struct build_code){ .name = big, .file = "<string>", .firstlineno = 0 });
+	free(big);
+	addr_t bytes_name = build_code(b, &(struct build_code){ .name = "f", .file = "b.py" });
+	addr_t no_name = build_code(b, &(struct build_code){ .name = "f", .file = "b.py" });
+	addr_t nothing = build_code(b, &(struct build_code){ .name = "f", .file = "b.py" });
+	WRITE(b, bytes_name, PyCode, co_name, build_int(b, 3));
+	build_lose(b, build_field_get(b, no_name, F_PyCode_co_name), 16);
+	build_lose(b, build_field_get(b, nothing, F_PyCode_co_name), 16);
+	build_lose(b, build_field_get(b, nothing, F_PyCode_co_filename), 16);
+	struct py *py = build_py(b);
+	struct py_code c = { .firstlineno = -7 };
+
+	ck_assert_int_eq(py_code_read(py, plain, b->arena, &c), 0);
+	ck_assert(str_is(c.name, "f") && str_is(c.file, "/a/b.py"));
+	ck_assert_int_eq(c.firstlineno, 7);
+	ck_assert(c.addr == plain);
+	if (HAS(py, PyCode, co_qualname))
+		ck_assert(str_is(c.qualname, "C.f"));
+	else
+		ck_assert(!c.qualname.s);
+	ck_assert_int_eq(py_code_read(py, odd, b->arena, &c), 0);
+	ck_assert(str_is(c.name, "\u65e5\u672c") && str_is(c.file, "/tmp/\u00e9.py"));
+	ck_assert_int_eq(py_code_read(py, lengthy, b->arena, &c), 0);
+	ck_assert_uint_eq(c.name.len, 65536);
+
+	ck_assert_int_eq(py_code_read(py, no_name, b->arena, &c), 0);
+	ck_assert(!c.name.s && str_is(c.file, "b.py"));
+	struct py_code before = c;
+	ck_assert_int_eq(py_code_read(py, bytes_name, b->arena, &c), ERR_CORRUPT);
+	ck_assert_int_eq(py_code_read(py, nothing, b->arena, &c), ERR_FAULT);
+	ck_assert_int_eq(py_code_read(py, b->types.none, b->arena, &c), ERR_CORRUPT);
+	ck_assert_int_eq(py_code_read(py, 0, b->arena, &c), ERR_FAULT);
+	ck_assert_int_eq(py_code_read(py, 0x1000, b->arena, &c), ERR_FAULT);
+	ck_assert(memcmp(&before, &c, sizeof c) == 0);
+	build_free(b);
+}
+
+static void positions(const struct layout *l)
+{
+	struct build *b = build_bare(l);
+	enum { UNITS = 3000 }; /* a table that is longer than what is read at once */
+	addr_t few = build_code(b, &(struct build_code){ .name = "f", .file = "b.py", .firstlineno = 100, .units = 5 });
+	addr_t many = build_code(b, &(struct build_code){ .name = "f", .file = "b.py", .firstlineno = 100, .units = UNITS });
+	addr_t cut = build_code(b, &(struct build_code){ .name = "f", .file = "b.py", .firstlineno = 100, .units = UNITS });
+	addr_t absurd = build_code(b, &(struct build_code){ .name = "f", .file = "b.py", .firstlineno = 100 });
+	addr_t other = build_code(b, &(struct build_code){ .name = "f", .file = "b.py", .firstlineno = 100 });
+	enum py_field table = layout_has(l, F_PyCode_co_linetable) ? F_PyCode_co_linetable : F_PyCode_co_lnotab;
+	build_lose(b, build_field_get(b, cut, table) + 5000, 8);
+	WRITE(b, build_field_get(b, absurd, table), PyBytes, ob_size, INT64_MAX);
+	build_field(b, other, table, b->types.none);
+	struct py *py = build_py(b);
+	struct position p;
+
+	for (int i = 0; i < UNITS; i++) {
+		ck_assert_int_eq(py_code_position(py, i < 5 ? few : many, 2 * i, &p), 0);
+		ck_assert_int_eq(p.line, 100 + i);
+		if (TRAIT(py, line_table) == LINE_TABLE_LOCATIONS) {
+			ck_assert_int_eq(p.end_line, 100 + i);
+			ck_assert_int_eq(p.col, 4);
+			ck_assert_int_eq(p.end_col, 4 + i % 10);
+		} else {
+			ck_assert_int_eq(p.col, -1);
+		}
+	}
+	ck_assert_int_eq(py_code_position(py, few, -1, &p), 0);
+	ck_assert_int_eq(p.line, 100);
+	if (TRAIT(py, line_table) != LINE_TABLE_LNOTAB)
+		ck_assert_int_eq(py_code_position(py, few, 10, &p), ERR_CORRUPT);
+	p.line = -7;
+	ck_assert_int_eq(py_code_position(py, cut, 2, &p), ERR_FAULT);
+	ck_assert_int_eq(py_code_position(py, absurd, 2, &p), ERR_CORRUPT);
+	ck_assert_int_eq(py_code_position(py, other, 2, &p), ERR_CORRUPT);
+	ck_assert_int_eq(py_code_position(py, 0, 2, &p), ERR_FAULT);
+	ck_assert_int_eq(p.line, -7);
+	build_free(b);
+}
+
+static void each_layout(void (*f)(const struct layout *l))
+{
+	uint32_t version;
+	const char *config;
+	unsigned n = 0;
+	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++, n++) {
+		struct layout l;
+		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
+		f(&l);
+	}
+	ck_assert_uint_gt(n, 0);
+}
+
+START_TEST(code_names)
+{
+	each_layout(names);
+}
+END_TEST
+
+START_TEST(code_positions)
+{
+	each_layout(positions);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("code");
+	TCase *tc = tcase_create("code");
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, code_names);
+	tcase_add_test(tc, code_positions);
+	suite_add_tcase(s, tc);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? 1 : 0;
+}
