@@ -663,16 +663,14 @@ int pz_begin(int fd, const struct pz_plan *plan, struct pz_writer **ret, struct 
 	pthread_cond_init(&w->work, NULL);
 	pthread_cond_init(&w->done, NULL);
 
-	/* One member of zeros serves for all; it is compressed at level 0 too. */
+	/* One member of zeros serves for all, compressed as well as can be whatever the level. */
 	slot_alloc(&w->zero);
 	memset(w->zero.in, 0, w->chunk);
 	w->zero.in_len = w->chunk;
-	codec_start(&w->codec, w->level ? w->level : 1);
+	codec_start(&w->codec, 9);
 	slot_pack(&w->zero, &w->codec);
-	if (!w->level) {
-		codec_end(&w->codec);
-		codec_start(&w->codec, 0);
-	}
+	codec_end(&w->codec);
+	codec_start(&w->codec, w->level);
 	workers_start(w, jobs);
 	rc = put_headers(w, plan, &z);
 	if (rc < 0) {
