@@ -186,7 +186,6 @@ static struct shown show(struct word w)
 	return ret;
 }
 
-#define BAD(p, ...) bad((p), __VA_ARGS__)
 static int bad(struct parser *p, const char *fmt, ...) PRINTF(2, 3);
 static int bad(struct parser *p, const char *fmt, ...)
 {
@@ -195,7 +194,7 @@ static int bad(struct parser *p, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	return err_set(p->err, ERR_CORRUPT, "line %u: %s", p->line, text);
+	return err_set(p->err, ERR_CORRUPT, "line %u: %s", p->line ? p->line : 1, text);
 }
 
 /* The next statement into p->word: 1, 0 at the end, or ERR_CORRUPT. */
@@ -225,7 +224,7 @@ static int next_statement(struct parser *p)
 			if (p->n < MAX_WORDS)
 				p->word[p->n++] = w;
 			else if (!source)
-				return BAD(p, "more than %d words", (int)MAX_WORDS);
+				return bad(p, "more than %d words", (int)MAX_WORDS);
 		}
 		if (p->n)
 			return 1;
@@ -284,31 +283,31 @@ static int parse_head(struct parser *p)
 {
 	int rc = next_statement(p);
 	if (rc <= 0 || p->n != 2 || !word_is(p->word[0], "layout") || !parse_version(p->word[1], &p->version))
-		return rc < 0 ? rc : BAD(p, "expected: layout VERSION");
+		return rc < 0 ? rc : bad(p, "expected: layout VERSION");
 	rc = next_statement(p);
 	if (rc <= 0 || p->n < 2 || !word_is(p->word[0], "config"))
-		return rc < 0 ? rc : BAD(p, "expected: config NAME...");
+		return rc < 0 ? rc : bad(p, "expected: config NAME...");
 	p->n_configs = p->n - 1;
 	if (p->n_configs > MAX_CONFIGS)
-		return BAD(p, "more than %d configs", (int)MAX_CONFIGS);
+		return bad(p, "more than %d configs", (int)MAX_CONFIGS);
 	for (size_t i = 0; i < p->n_configs; i++) {
 		p->config[i] = p->word[i + 1];
 		for (size_t j = 0; j < i; j++)
 			if (p->config[i].len == p->config[j].len &&
 			    memcmp(p->config[i].s, p->config[j].s, p->config[i].len) == 0)
-				return BAD(p, "config %s is there already", show(p->config[i]).s);
+				return bad(p, "config %s is there already", show(p->config[i]).s);
 	}
 	rc = next_statement(p);
 	if (rc <= 0 || p->n < 2 || !word_is(p->word[0], "had"))
-		return rc < 0 ? rc : BAD(p, "expected: had WORD...");
+		return rc < 0 ? rc : bad(p, "expected: had WORD...");
 	if (p->n - 1 != p->n_configs)
-		return BAD(p, "%zu cells for %zu configs", p->n - 1, p->n_configs);
+		return bad(p, "%zu cells for %zu configs", p->n - 1, p->n_configs);
 	for (size_t i = 0; i < p->n_configs; i++) {
 		uint8_t had = 0;
 		while (had <= HAD_PROVEN && !word_is(p->word[i + 1], had_word[had]))
 			had++;
 		if (had > HAD_PROVEN)
-			return BAD(p, "unknown word %s; known: proven, recorded, derived", show(p->word[i + 1]).s);
+			return bad(p, "unknown word %s; known: proven, recorded, derived", show(p->word[i + 1]).s);
 		p->had[i] = had;
 	}
 	return 0;
@@ -326,18 +325,18 @@ static int parse_struct(struct parser *p, struct layout *l, struct seen *seen, s
 	while (s < PY_STRUCT_COUNT && !word_is(p->word[0], py_struct_info[s].name))
 		s++;
 	if (s == PY_STRUCT_COUNT)
-		return BAD(p, "unknown struct %s", show(p->word[0]).s);
+		return bad(p, "unknown struct %s", show(p->word[0]).s);
 	if (seen->structs[s])
-		return BAD(p, "struct %s is there already", py_struct_info[s].name);
+		return bad(p, "struct %s is there already", py_struct_info[s].name);
 	seen->structs[s] = true;
 	*current = s;
 	if (p->n - 2 != p->n_configs)
-		return BAD(p, "%zu cells for %zu configs", p->n - 2, p->n_configs);
+		return bad(p, "%zu cells for %zu configs", p->n - 2, p->n_configs);
 	struct word cell = p->word[2 + p->column];
 	if (word_is(cell, "-"))
 		return 0;
 	if (!whole_number(cell, LAYOUT_MAX_STRUCT, &l->size[s]) || l->size[s] == 0)
-		return BAD(p, "%s is no size of a struct", show(cell).s);
+		return bad(p, "%s is no size of a struct", show(cell).s);
 	return 0;
 }
 
@@ -360,24 +359,24 @@ static bool kind_fits(enum py_field f, struct word w)
 static int parse_field(struct parser *p, struct layout *l, struct seen *seen, size_t current, size_t *hint)
 {
 	if (current == PY_STRUCT_COUNT)
-		return BAD(p, "unknown statement %s", show(p->word[0]).s);
+		return bad(p, "unknown statement %s", show(p->word[0]).s);
 	const struct py_struct_info *s = &py_struct_info[current];
 	/* Tables are in the order of cpython.fields, so the next one is usually it. */
 	size_t i = *hint < s->n_fields && word_is(p->word[0], py_field_info[s->first + *hint].name) ? *hint : 0;
 	while (i < s->n_fields && !word_is(p->word[0], py_field_info[s->first + i].name))
 		i++;
 	if (i == s->n_fields)
-		return BAD(p, "unknown field %s of %s", show(p->word[0]).s, s->name);
+		return bad(p, "unknown field %s of %s", show(p->word[0]).s, s->name);
 	*hint = i + 1;
 	enum py_field f = (enum py_field)(s->first + i);
 	if (seen->fields[f])
-		return BAD(p, "field %s of %s is there already", py_field_info[f].name, s->name);
+		return bad(p, "field %s of %s is there already", py_field_info[f].name, s->name);
 	seen->fields[f] = true;
 	if (p->n < 2 || !kind_fits(f, p->word[1]))
-		return BAD(p, "field %s of %s is not of kind %s", py_field_info[f].name, s->name,
+		return bad(p, "field %s of %s is not of kind %s", py_field_info[f].name, s->name,
 			   p->n < 2 ? "(none)" : show(p->word[1]).s);
 	if (p->n - 2 != p->n_configs)
-		return BAD(p, "%zu cells for %zu configs", p->n - 2, p->n_configs);
+		return bad(p, "%zu cells for %zu configs", p->n - 2, p->n_configs);
 	struct word cell = p->word[2 + p->column];
 	if (word_is(cell, "-"))
 		return 0;
@@ -388,11 +387,11 @@ static int parse_field(struct parser *p, struct layout *l, struct seen *seen, si
 		ok = take_char(cell, &at, ':') && take_number(cell, &at, 31, &bit) && take_char(cell, &at, '+') &&
 		     take_number(cell, &at, 32, &bits) && bits > 0;
 	if (!ok || at != cell.len)
-		return BAD(p, "malformed cell %s", show(cell).s);
+		return bad(p, "malformed cell %s", show(cell).s);
 	l->bit[f] = (uint8_t)bit;
 	l->bits[f] = (uint8_t)bits;
 	if (offset + layout_width(l, f) > l->size[current])
-		return BAD(p, "field %s at %u is outside of %s, which has %u bytes", py_field_info[f].name, offset,
+		return bad(p, "field %s at %u is outside of %s, which has %u bytes", py_field_info[f].name, offset,
 			   s->name, l->size[current]);
 	l->offset[f] = (int32_t)offset;
 	l->from[f] = FROM_FILE;
@@ -405,17 +404,17 @@ static int parse_trait(struct parser *p, struct seen *seen)
 	while (t < PY_TRAIT_COUNT && (p->n < 2 || !word_is(p->word[1], py_trait_name[t])))
 		t++;
 	if (t == PY_TRAIT_COUNT)
-		return BAD(p, "unknown trait %s", p->n < 2 ? "(none)" : show(p->word[1]).s);
+		return bad(p, "unknown trait %s", p->n < 2 ? "(none)" : show(p->word[1]).s);
 	if (seen->traits[t])
-		return BAD(p, "trait %s is there already", py_trait_name[t]);
+		return bad(p, "trait %s is there already", py_trait_name[t]);
 	seen->traits[t] = true;
 	if (p->n - 2 != p->n_configs)
-		return BAD(p, "%zu cells for %zu configs", p->n - 2, p->n_configs);
+		return bad(p, "%zu cells for %zu configs", p->n - 2, p->n_configs);
 	struct word cell = p->word[2 + p->column];
 	bool minus = cell.s[0] == '-';
 	uint32_t v;
 	if (!whole_number((struct word){ cell.s + minus, cell.len - minus }, 1000000, &v))
-		return BAD(p, "malformed cell %s", show(cell).s);
+		return bad(p, "malformed cell %s", show(cell).s);
 	seen->trait[t] = minus ? -(int32_t)v : (int32_t)v;
 	return 0;
 }
