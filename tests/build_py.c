@@ -444,8 +444,9 @@ addr_t build_instance(struct build *b, const char *type_name, const char *const 
 		WRITE(b, type, PyType, tp_dictoffset, basic);
 		build_ptr(b, o + basic, dict);
 	} else {
-		uint64_t flags = build_field_get(b, type, F_PyType_tp_flags) | (uint64_t)TRAIT(b, flag_managed_dict) |
-				 (uint64_t)TRAIT(b, flag_inline_values);
+		uint64_t flags = build_field_get(b, type, F_PyType_tp_flags) | UINT64_C(1) << TRAIT(b, flag_managed_dict);
+		if (kind == ATTRIBUTES_INLINE)
+			flags |= UINT64_C(1) << TRAIT(b, flag_inline_values);
 		addr_t word = o + (addr_t)((int64_t)TRAIT(b, managed_dict_word) * width);
 		WRITE(b, type, PyType, tp_flags, flags);
 		WRITE(b, type, PyType, tp_dictoffset, -1);

@@ -1,7 +1,7 @@
 /*
  * Line tables against what the interpreters say of themselves: fixtures/linetable.cases, made by
  * tools/linetable_cases.py, replayed for every instruction; damaged tables by hand.
- * LINETABLE_CASES=FILE replays another file (the whole standard library: tools/linetable_cases.py --all).
+ * FIXTURES is the folder of that file (default: fixtures).  LINETABLE_CASES=FILE replays another file (the whole standard library: tools/linetable_cases.py --all).
  */
 #include <check.h>
 #include <errno.h>
@@ -30,7 +30,7 @@ static FILE *open_cases(void)
 	const char *path = getenv("LINETABLE_CASES"), *dir = getenv("FIXTURES");
 	char buf[4096];
 	if (!path) {
-		snprintf(buf, sizeof buf, "%s/linetable.cases", dir ? dir : FIXTURES_DIR);
+		snprintf(buf, sizeof buf, "%s/linetable.cases", dir ? dir : "fixtures");
 		path = buf;
 	}
 	FILE *f = fopen(path, "r");

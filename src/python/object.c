@@ -32,7 +32,7 @@ static int read_length(const struct py *py, addr_t addr, enum py_field f, uint64
 	return 0;
 }
 
-/* trait: one that holds a bit's number. */
+/* trait: one that holds a bit's number, -1 where there is no such bit. */
 static bool has_flag(const struct py *py, uint64_t flags, uint8_t trait)
 {
 	int32_t bit = py->layout.trait[trait];
@@ -396,7 +396,7 @@ static int begin_managed(const struct object *o, struct dict_walk *ret)
 		break;
 	case ATTRIBUTES_INLINE:
 		/* A dictionary that was asked for later has the same values in it. */
-		if (word || !(o->flags & (uint64_t)TRAIT(py, flag_inline_values)))
+		if (word || !has_flag(py, o->flags, T_flag_inline_values))
 			break;
 		rc = READ(py, o->type, PyType, tp_basicsize, &basic);
 		if (rc < 0)
@@ -422,7 +422,7 @@ int object_attr(const struct object *o, const char *name, addr_t *ret)
 	struct dict_walk w;
 	addr_t dict;
 	int rc;
-	if (o->flags & (uint64_t)TRAIT(o->py, flag_managed_dict)) {
+	if (has_flag(o->py, o->flags, T_flag_managed_dict)) {
 		rc = begin_managed(o, &w);
 	} else {
 		rc = dict_at_offset(o, &dict);
