@@ -363,6 +363,9 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 		return cli_error(c, &err);
 	}
 	struct report *r = report_new();
+	static const char *const features[] = { HAVE_LIBDEFLATE ? "libdeflate" : "zlib", NULL };
+	r->tool.version = STR(PYSNAP_VERSION);
+	r->tool.features = features;
 	struct target t = { .img = img, .arena = arena_new() };
 	struct limits lim = { .frames = 2000000, .threads = 200000 };
 	int status = 0;
