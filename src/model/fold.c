@@ -35,6 +35,10 @@ static void push_run(struct report *r, struct run_list *runs, const struct repor
  */
 void report_fold(struct report *r, const struct report_frame *const *frames, size_t n, const struct report_run **ret, size_t *ret_n)
 {
+	*ret = NULL;
+	*ret_n = 0;
+	if (!n)
+		return;
 	struct run_list runs = { 0 };
 	size_t plain = 0; /* where the frames that are not in a run yet begin */
 	for (size_t i = 0; i < n;) {
@@ -56,7 +60,7 @@ void report_fold(struct report *r, const struct report_frame *const *frames, siz
 		plain = i;
 	}
 	push_run(r, &runs, frames + plain, n - plain, 1);
-	*ret = runs.n ? arena_dup(r->arena, runs.p, runs.n * sizeof *runs.p) : NULL;
+	*ret = arena_dup(r->arena, runs.p, runs.n * sizeof *runs.p);
 	*ret_n = runs.n;
 	vec_free(&runs);
 }

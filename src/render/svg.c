@@ -238,9 +238,10 @@ static void gap(struct sb *b, const struct node *node)
 	sb_printf(b, " left out");
 }
 
-/* What stands in the box: the most telling first, since the rest may be cut. */
-static void label(const struct graph *g, const struct node *node, struct sb *b)
+/* What stands in a box of so many columns: the most telling first, since the rest may be cut. */
+static void label(const struct graph *g, const struct node *node, size_t columns, struct sb *b)
 {
+	size_t before;
 	switch (node->kind) {
 	case NODE_ROOT:
 		words_command(b, g->r, 80);
@@ -251,7 +252,14 @@ static void label(const struct graph *g, const struct node *node, struct sb *b)
 		times(b, node);
 		count(b, node);
 		sb_printf(b, "  ");
+		before = b->len;
 		words_place(b, g->r, node->frame);
+		if (str_columns(sb_view(b)) > columns && node->frame->file.s) { /* the name tells more than half the path */
+			struct report_frame shorter = *node->frame;
+			shorter.file = str_base(shorter.file);
+			b->len = before;
+			words_place(b, g->r, &shorter);
+		}
 		if (node->frame->source.len) {
 			struct str s = node->frame->source;
 			while (s.len && (*s.s == ' ' || *s.s == '\t'))
@@ -295,7 +303,7 @@ static void hover(const struct graph *g, const struct node *node, struct sb *b)
 			words_clip(b, f->source, 240);
 		}
 	} else {
-		label(g, node, b);
+		label(g, node, SIZE_MAX, b);
 	}
 	sb_char(b, '\n');
 	words_count(b, node->threads, "thread");
@@ -315,15 +323,17 @@ static void draw_node(const struct graph *g, const struct node *node, double bot
 		return; /* nobody can see it */
 	CLEANUP(cleanup_sb) struct sb b = { 0 };
 	hover(g, node, &b);
-	fputs("<g><title>", g->out);
+	/* An inner svg clips, so that no font however wide gets out of the box. */
+	fprintf(g->out, "<svg x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>", x, y, w > 2 ? w - 1 : w, BOX);
 	write_xml(g->out, sb_view(&b));
-	fprintf(g->out, "</title><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>", x, y, w > 2 ? w - 1 : w, BOX, fill(node));
-	if (columns_in(w - 8) >= 3) {
+	fprintf(g->out, "</title><rect width=\"100%%\" height=\"100%%\" fill=\"%s\"/>", fill(node));
+	size_t columns = columns_in(w - 8);
+	if (columns >= 3) {
 		b.len = 0;
-		label(g, node, &b);
-		write_text(g->out, x + 4, y + 13, w - 8, node->kind == NODE_CRASHED ? " fill=\"#fff\" font-weight=\"bold\"" : "", sb_view(&b));
+		label(g, node, columns, &b);
+		write_text(g->out, 4, 13, w - 8, node->kind == NODE_CRASHED ? " fill=\"#fff\" font-weight=\"bold\"" : "", sb_view(&b));
 	}
-	fputs("</g>\n", g->out);
+	fputs("</svg>\n", g->out);
 }
 
 static void draw_legend(const struct graph *g, double y)
@@ -355,10 +365,13 @@ static void draw(struct graph *g, struct str title)
 	words_facts_file(&lines[n++], r);
 	words_facts_threads(&lines[n++], r);
 	if (r->problems.n) {
+		const struct report_problem *worst = r->problems.p;
+		for (size_t i = 1; i < r->problems.n; i++)
+			if (r->problems.p[i].severity > worst->severity)
+				worst = &r->problems.p[i];
 		words_count(&lines[n], r->problems.n, "limit");
-		sb_printf(&lines[n], " of this report: ");
-		sb_safe(&lines[n], r->problems.p[0].message);
-		n++;
+		sb_printf(&lines[n], " of this report%s: ", r->problems.n > 1 ? ", as" : "");
+		sb_safe(&lines[n++], worst->message);
 	}
 	double bottom = MARGIN + TITLE_ROW + (double)n * TEXT_ROW + 8 + (double)g->rows * ROW, height = bottom + LEGEND;
 	fprintf(g->out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"

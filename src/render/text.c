@@ -117,7 +117,7 @@ static void source(struct text *t, const struct report_frame *f)
 	size_t head = anchor(mark), used = safe_columns(before);
 	size_t tilde = safe_columns((struct str){ mark.s, head }), caret = safe_columns((struct str){ mark.s + head, mark.len - head });
 	sb_safe(&t->b, before);
-	color(t, RED);
+	color(t, head ? RED : "");
 	sb_safe(&t->b, (struct str){ mark.s, head });
 	color(t, BOLD_RED);
 	sb_safe(&t->b, (struct str){ mark.s + head, mark.len - head });
@@ -125,7 +125,7 @@ static void source(struct text *t, const struct report_frame *f)
 	words_clip(&t->b, after, SOURCE_COLUMNS - used - tilde - caret);
 	sb_char(&t->b, '\n');
 	sb_repeat(&t->b, ' ', 8 + used);
-	color(t, RED);
+	color(t, head ? RED : "");
 	sb_repeat(&t->b, '~', tilde);
 	color(t, BOLD_RED);
 	sb_repeat(&t->b, '^', caret);
@@ -279,18 +279,39 @@ static void verdict(struct text *t)
 	sb_char(&t->b, '\n');
 }
 
+/* A line of facts, three spaces apart; where it is too long, the last of them go to the next line. */
+static void facts_line(struct text *t, struct sb *facts)
+{
+	struct str rest = sb_view(facts);
+	while (str_columns(rest) > width(t)) {
+		size_t cut = 0;
+		for (size_t i = 1; i + 3 < rest.len; i++)
+			if (memcmp(rest.s + i, "   ", 3) == 0 && str_columns((struct str){ rest.s, i }) <= width(t))
+				cut = i;
+		if (!cut)
+			break;
+		sb_str(&t->b, (struct str){ rest.s, cut });
+		sb_printf(&t->b, "\n  ");
+		rest = (struct str){ rest.s + cut + 3, rest.len - cut - 3 };
+	}
+	sb_str(&t->b, rest);
+	sb_char(&t->b, '\n');
+	sb_free(facts);
+}
+
 static void facts(struct text *t)
 {
-	words_command(&t->b, t->r, width(t) > 60 ? width(t) - 50 : 30);
+	struct sb line = { 0 };
+	words_command(&line, t->r, width(t) > 60 ? width(t) - 50 : 30);
 	if (t->r->process.pid >= 0)
-		sb_printf(&t->b, "   pid %" PRId64, t->r->process.pid);
-	sb_printf(&t->b, "   ");
-	words_version(&t->b, t->r);
-	sb_char(&t->b, '\n');
-	words_facts_file(&t->b, t->r);
-	sb_char(&t->b, '\n');
-	words_facts_threads(&t->b, t->r);
-	sb_char(&t->b, '\n');
+		sb_printf(&line, "   pid %" PRId64, t->r->process.pid);
+	sb_printf(&line, "   ");
+	words_version(&line, t->r);
+	facts_line(t, &line);
+	words_facts_file(&line, t->r);
+	facts_line(t, &line);
+	words_facts_threads(&line, t->r);
+	facts_line(t, &line);
 }
 
 enum { LISTED = 3, STATES = 4 };
@@ -365,17 +386,16 @@ static void main_thread(struct text *t, const struct report_thread *th)
 	color(t, BOLD);
 	sb_printf(&t->b, "Thread ");
 	words_thread(&t->b, th);
+	color(t, RESET);
 	struct sb state = { 0 };
 	words_state(&state, th);
 	if (state.len) {
 		sb_printf(&t->b, ": ");
 		color(t, th->crashed ? BOLD_RED : "");
 		sb_str(&t->b, sb_view(&state));
-		color(t, RESET);
-		color(t, BOLD);
+		color(t, th->crashed ? RESET : "");
 	}
 	sb_free(&state);
-	color(t, RESET);
 	heading_end(t, th);
 	stack(t, th);
 }
@@ -385,8 +405,12 @@ static void group(struct text *t, const size_t *threads, size_t n, bool same_as_
 	const struct report_thread *th = &t->r->threads.p[threads[0]];
 	sb_char(&t->b, '\n');
 	color(t, BOLD);
-	words_count(&t->b, n, same_as_above ? "more thread" : "thread");
-	sb_printf(&t->b, ": ");
+	if (n > 1 || same_as_above) {
+		words_count(&t->b, n, same_as_above ? "more thread" : "thread");
+		sb_printf(&t->b, ": ");
+	} else {
+		sb_printf(&t->b, "Thread ");
+	}
 	thread_list(t, threads, n);
 	color(t, RESET);
 	states(t, threads, n);

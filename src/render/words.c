@@ -135,7 +135,7 @@ void words_state(struct sb *b, const struct report_thread *t)
 
 void words_function(struct sb *b, const struct report_frame *f)
 {
-	if (f->function.s)
+	if (f->function.len)
 		sb_safe(b, f->function);
 	else if (f->pc)
 		sb_printf(b, "0x%" PRIx64, f->pc);
@@ -189,8 +189,10 @@ void words_command(struct sb *b, const struct report *r, size_t columns)
 	const char *space = args.len ? memchr(args.s, ' ', args.len) : NULL;
 	struct str first = { args.s, space ? (size_t)(space - args.s) : args.len };
 	struct sb whole = { 0 };
-	/* A command line names the program itself; sys.argv begins with the script. */
-	if (exe.s && !str_eq(str_base(first), str_base(exe)) && !str_starts(str_base(first), "python"))
+	/* A command line names the program itself ("nginx: worker" too); sys.argv begins with the script. */
+	struct str program = str_base(exe), named = str_base(first);
+	bool names_it = program.len && named.len >= program.len && memcmp(named.s, program.s, program.len) == 0;
+	if (program.len && !names_it && !str_starts(named, "python"))
 		sb_str(&whole, str_base(exe));
 	if (args.len) {
 		if (whole.len)
@@ -217,18 +219,21 @@ void words_facts_file(struct sb *b, const struct report *r)
 		sb_printf(b, "   ");
 	}
 	if (snapshot) {
-		sb_printf(b, r->input.consistent ? "consistent (process stopped" : "not consistent (process not stopped as a whole");
+		sb_printf(b, r->input.consistent ? "consistent" : "NOT consistent");
 		if (r->input.stopped_ns >= 0) {
-			sb_printf(b, r->input.consistent ? " for " : ", for ");
+			sb_printf(b, " (process stopped for ");
 			words_duration(b, r->input.stopped_ns);
+			sb_char(b, ')');
 		}
-		sb_printf(b, ")   ");
+		sb_printf(b, "   ");
+	} else {
+		sb_printf(b, "core ");
 	}
-	sb_printf(b, "%s ", snapshot ? "memory" : "core");
 	words_size(b, r->input.size);
 	if (snapshot && r->input.file_size) {
-		sb_printf(b, ", file ");
+		sb_printf(b, " (packed ");
 		words_size(b, r->input.file_size);
+		sb_char(b, ')');
 	}
 	if (r->input.complete) {
 		sb_printf(b, ", complete");
@@ -244,10 +249,13 @@ void words_facts_file(struct sb *b, const struct report *r)
 void words_facts_threads(struct sb *b, const struct report *r)
 {
 	words_count(b, r->threads.n, "thread");
-	if (r->threads.n > 1 && r->groups.n) {
+	size_t stacks = 0;
+	for (size_t i = 0; i < r->groups.n; i++)
+		stacks += r->threads.p[r->groups.p[i].threads[0]].n_runs > 0;
+	if (r->threads.n > 1 && stacks) {
 		sb_printf(b, ", ");
-		words_number(b, r->groups.n);
-		sb_printf(b, r->groups.n == 1 ? " stack" : " different stacks");
+		words_number(b, stacks);
+		sb_printf(b, stacks == 1 ? " stack" : " different stacks");
 	}
 	if (r->interps.n) {
 		sb_printf(b, "   ");

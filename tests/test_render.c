@@ -1,0 +1,297 @@
+/*
+ * render: every built report against its goldens, whole.  FIXTURES says where golden/ lies; GOLDEN_UPDATE=1 writes them anew (look at the
+ * difference before committing it).  What goldens cannot tell - bounds, escapes whatever comes, failing output - has tests of its own.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "build_report.h"
+#include "render/render.h"
+
+static const struct render_options plain = { .width = 100, .frames = 100 };
+
+/* Renders into memory; thread (size_t)-1: the whole report. */
+static char *rendered(const struct report *r, const char *form, size_t thread, const struct render_options *opt, size_t *ret_len)
+{
+	const struct renderer *renderer = renderer_find(form);
+	ck_assert_ptr_nonnull(renderer);
+	char *s = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&s, &len);
+	ck_assert_int_eq(thread == (size_t)-1 ? renderer->render(r, opt, f) : renderer->render_thread(r, thread, opt, f), 0);
+	fclose(f);
+	ck_assert_ptr_nonnull(s);
+	if (ret_len)
+		*ret_len = len;
+	return s;
+}
+
+static void compare(const char *name, const char *suffix, const char *got, size_t len)
+{
+	const char *dir = getenv("FIXTURES");
+	char *path = xasprintf("%s/golden/%s%s", dir ? dir : "fixtures", name, suffix);
+	if (getenv("GOLDEN_UPDATE")) {
+		FILE *f = fopen(path, "w");
+		ck_assert_msg(f && fwrite(got, 1, len, f) == len && fclose(f) == 0, "%s", path);
+		free(path);
+		return;
+	}
+	FILE *f = fopen(path, "r");
+	ck_assert_msg(f != NULL, "%s is not there", path);
+	char *want = xmalloc(len + 2);
+	size_t n = fread(want, 1, len + 1, f);
+	fclose(f);
+	size_t line = 1;
+	for (size_t i = 0; i < n && i < len && want[i] == got[i]; i++)
+		line += got[i] == '\n';
+	ck_assert_msg(n == len && memcmp(want, got, len) == 0, "%s differs in line %zu", path, line);
+	free(want);
+	free(path);
+}
+
+static void golden(const struct report *r, const char *name, const char *form, const char *suffix, size_t thread, const struct render_options *opt)
+{
+	size_t len;
+	char *s = rendered(r, form, thread, opt, &len);
+	compare(name, suffix, s, len);
+	free(s);
+}
+
+START_TEST(goldens)
+{
+	const struct built_report *b = &built_reports[_i];
+	struct report *r = b->build();
+	golden(r, b->name, "text", ".txt", (size_t)-1, &plain);
+	golden(r, b->name, "svg", ".svg", (size_t)-1, &plain);
+	if (b->in_json)
+		golden(r, b->name, "json", ".json", (size_t)-1, &plain);
+	report_free(r);
+}
+END_TEST
+
+START_TEST(goldens_colored)
+{
+	struct render_options colored = plain;
+	colored.color = true;
+	struct report *r = built_reports[0].build();
+	golden(r, built_reports[0].name, "text", ".ansi", (size_t)-1, &colored);
+	golden(r, built_reports[0].name, "svg", ".thread.svg", 0, &plain);
+	report_free(r);
+}
+END_TEST
+
+/* Whatever the report: no form lets a character through that moves a cursor, hides or turns text. */
+START_TEST(nothing_unsafe)
+{
+	struct report *r = built_reports[_i].build();
+	for (size_t k = 0; renderers[k]; k++) {
+		for (size_t t = 0; t <= r->threads.n && t < 5; t++) {
+			if (t && !renderers[k]->render_thread)
+				continue;
+			size_t len;
+			char *s = rendered(r, renderers[k]->name, t ? t - 1 : (size_t)-1, &plain, &len);
+			ck_assert(str_valid(s, len));
+			for (size_t i = 0, n; i < len; i += n) {
+				uint32_t cp = str_decode(s + i, len - i, &n);
+				ck_assert_msg(cp == '\n' || !str_unsafe(cp), "%s of %s has U+%04X", renderers[k]->name, built_reports[_i].name, (unsigned)cp);
+			}
+			free(s);
+		}
+	}
+	report_free(r);
+}
+END_TEST
+
+/* JSON: what readers rely on, of the whole report; and one line a report when asked. */
+START_TEST(json_holds)
+{
+	struct report *r = built_reports[_i].build();
+	struct render_options compact = plain;
+	compact.compact = true;
+	size_t len;
+	char *s = rendered(r, "json", (size_t)-1, &compact, &len);
+	ck_assert_ptr_eq(strchr(s, '\n'), s + len - 1);
+	char *spread = rendered(r, "json", (size_t)-1, &plain, NULL);
+	json_error_t e;
+	json_t *one = json_loads(s, JSON_REJECT_DUPLICATES, &e), *other = json_loads(spread, JSON_REJECT_DUPLICATES, &e);
+	ck_assert_msg(one && other, "%s", e.text);
+	ck_assert_int_eq(json_equal(one, other), 1);
+	json_t *frames = json_object_get(one, "frames"), *threads = json_object_get(one, "threads"), *v;
+	ck_assert_uint_eq(json_array_size(threads), r->threads.n);
+	ck_assert_uint_eq(json_array_size(json_object_get(one, "groups")), r->groups.n);
+	size_t i;
+	json_array_foreach(frames, i, v)
+		ck_assert_int_eq(json_integer_value(json_object_get(v, "id")), (json_int_t)i);
+	json_array_foreach(threads, i, v) {
+		json_t *stack = json_object_get(v, "stack"), *id, *piece;
+		size_t k;
+		json_int_t total = (json_int_t)json_array_size(stack);
+		json_array_foreach(stack, k, id)
+			ck_assert(json_is_integer(id) && json_integer_value(id) >= 0 && (size_t)json_integer_value(id) < json_array_size(frames));
+		json_array_foreach(json_object_get(v, "folded"), k, piece)
+			total += json_integer_value(json_object_get(piece, "frames")) * (json_integer_value(json_object_get(piece, "repeat")) - 1);
+		ck_assert_int_eq(total, json_integer_value(json_object_get(v, "frame_count")));
+	}
+	json_decref(one);
+	json_decref(other);
+	free(s);
+	free(spread);
+	report_free(r);
+}
+END_TEST
+
+/* At most so many frames, first and last half, and the rest counted: of the 252 of "long", of the 4 + 199,996 of "deep". */
+static const struct { const char *report; uint64_t frames; const char *gap; size_t shown; } limits[] = {
+	{ "long", 0, NULL, 252 },
+	{ "long", 252, NULL, 252 },
+	{ "long", 251, "  ... 1 frame left out (--frames=0 shows all)\n", 251 },
+	{ "long", 100, "  ... 152 frames left out (--frames=0 shows all)\n", 100 },
+	{ "long", 1, "  ... 251 frames left out (--frames=0 shows all)\n", 1 },
+	{ "deep", 100, NULL, 4 },
+	{ "deep", 4, NULL, 4 },
+	{ "deep", 3, "  ... 199,998 frames left out (--frames=0 shows all)\n", 2 }, /* a piece that repeats is whole or not there */
+	{ "deep", 1, "  ... 199,999 frames left out (--frames=0 shows all)\n", 1 },
+};
+
+START_TEST(frames_limit)
+{
+	const struct built_report *b = built_reports;
+	while (strcmp(b->name, limits[_i].report))
+		b++;
+	struct report *r = b->build();
+	struct render_options opt = { .frames = limits[_i].frames };
+	char *s = rendered(r, "text", (size_t)-1, &opt, NULL);
+	size_t shown = 0;
+	for (char *p = s; (p = strstr(p, "  Py  File")); p++)
+		shown++;
+	ck_assert_uint_eq(shown, limits[_i].shown);
+	if (limits[_i].gap)
+		ck_assert_ptr_nonnull(strstr(s, limits[_i].gap));
+	else
+		ck_assert_ptr_null(strstr(s, "left out"));
+	free(s);
+	report_free(r);
+}
+END_TEST
+
+/* Carets as Python 3.13 draws them: source, columns, and the two lines that must come out (the second NULL: no carets). */
+static const struct { const char *source; int col, end_col; const char *line, *marks; } carets[] = {
+	{ "    x = f(1)", 8, 12, "x = f(1)", "    ~^^^" },
+	{ "    f(1)", 4, 8, "f(1)", NULL },                         /* the whole line */
+	{ "    return a.b.c(1)(2)", 11, 22, "return a.b.c(1)(2)", "       ^^^^^^^^^^^" },
+	{ "y = d['k)']", 4, 11, "y = d['k)']", "    ~^^^^^^" },
+	{ "y = f(')') + 1", 4, 14, "y = f(')') + 1", "    ^^^^^^^^^^" },
+	{ "y = a + b", 4, 9, "y = a + b", "    ^^^^^" },
+	{ "\ty = a", 5, 6, "y = a", "    ^" },
+	{ "y = a", 4, 99, "y = a", NULL },                          /* of another version of the file */
+	{ "y = a", 4, 4, "y = a", NULL },
+	{ "y = a", -1, 5, "y = a", NULL },
+	{ "y = \xe6\x97\xa5\xe6\x9c\xac(0)", 4, 13, "y = \xe6\x97\xa5\xe6\x9c\xac(0)", "    ~~~~^^^" }, /* wide */
+	{ "y = '\xe6\x97\xa5', g", 11, 12, "y = '\xe6\x97\xa5', g", "          ^" },
+	{ "y = \xe6\x97\xa5", 5, 7, "y = \xe6\x97\xa5", NULL },     /* in the middle of a character */
+	{ "a = '\x1b'; g()", 9, 12, "a = '\\x1b'; g()", "            ~^^" },
+};
+
+START_TEST(caret)
+{
+	struct report *r = report_new();
+	const struct report_frame *stack[] = { build_frame(r, "/a.py", 1, "f", carets[_i].col, carets[_i].end_col, carets[_i].source) };
+	build_thread(r, 1, NULL);
+	build_stack(r, stack, 1);
+	report_group(r);
+	char *s = rendered(r, "text", (size_t)-1, &plain, NULL);
+	char *want = carets[_i].marks ? xasprintf(", in f\n        %s\n        %s\n", carets[_i].line, carets[_i].marks) :
+					xasprintf(", in f\n        %s\n", carets[_i].line);
+	char *at = strstr(s, ", in f\n");
+	ck_assert_ptr_nonnull(at);
+	ck_assert_str_eq(at, want);
+	free(want);
+	free(s);
+	report_free(r);
+}
+END_TEST
+
+START_TEST(failing_output)
+{
+	struct report *r = built_reports[0].build();
+	for (size_t k = 0; renderers[k]; k++) {
+		FILE *f = fopen("/dev/full", "w");
+		ck_assert_ptr_nonnull(f);
+		setvbuf(f, NULL, _IONBF, 0);
+		ck_assert_int_eq(renderers[k]->render(r, &plain, f), ERR_IO);
+		fclose(f);
+	}
+	report_free(r);
+}
+END_TEST
+
+START_TEST(table)
+{
+	ck_assert_str_eq(renderer_find("json")->name, "json");
+	ck_assert_ptr_null(renderer_find("html!"));
+	ck_assert_ptr_null(renderer_find(""));
+	ck_assert_str_eq(renderer_for_file("a/b.json")->name, "json");
+	ck_assert_str_eq(renderer_for_file("x.svg")->name, "svg");
+	ck_assert_str_eq(renderer_for_file("x.y.txt")->name, "text");
+	ck_assert_ptr_null(renderer_for_file("a.txt/b"));
+	ck_assert_ptr_null(renderer_for_file("a/.json"));
+	ck_assert_ptr_null(renderer_for_file("json"));
+	ck_assert_ptr_null(renderer_for_file(""));
+	struct report *r = built_reports[0].build();
+	ck_assert_int_eq(renderer_find("svg")->render_thread(r, r->threads.n, &plain, stdout), ERR_ABSENT);
+	report_free(r);
+}
+END_TEST
+
+/* Big reports stay small on paper and quick: folded, grouped, and no form grows with what is hidden. */
+START_TEST(scales)
+{
+	struct timespec a, z;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+	for (int i = 0; i < 3; i++) {
+		struct report *r = i == 0 ? build_deep(200000, false) : i == 1 ? build_deep(200000, true) : build_threads(1000, 10);
+		report_group(r);
+		size_t len;
+		free(rendered(r, "text", (size_t)-1, &plain, &len));
+		ck_assert_uint_lt(len, 20000);
+		free(rendered(r, "svg", (size_t)-1, &plain, &len));
+		ck_assert_uint_lt(len, 60000);
+		free(rendered(r, "json", (size_t)-1, &plain, &len));
+		ck_assert_uint_lt(len, i == 0 ? 10000u : i == 1 ? 40000000u : 400000u);
+		report_free(r);
+	}
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &z);
+	ck_assert_int_lt(z.tv_sec - a.tv_sec, 20);
+}
+END_TEST
+
+int main(void)
+{
+	int n = 0;
+	while (built_reports[n].name)
+		n++;
+	Suite *s = suite_create("render");
+	TCase *c = tcase_create("render");
+	tcase_add_loop_test(c, goldens, 0, n);
+	tcase_add_test(c, goldens_colored);
+	tcase_add_loop_test(c, nothing_unsafe, 0, n);
+	tcase_add_loop_test(c, json_holds, 0, n);
+	tcase_add_loop_test(c, frames_limit, 0, (int)(sizeof limits / sizeof *limits));
+	tcase_add_loop_test(c, caret, 0, (int)(sizeof carets / sizeof *carets));
+	tcase_add_test(c, failing_output);
+	tcase_add_test(c, table);
+	tcase_add_test(c, scales);
+	tcase_set_timeout(c, 120);
+	suite_add_tcase(s, c);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? 1 : 0;
+}
