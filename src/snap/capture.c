@@ -1,0 +1,520 @@
+/*
+ * Stop, copy, let go.  What can be done before the stop is: what the copy will need is counted, compared with free memory,
+ * allocated and touched; files are opened.  While the process is stopped: registers, the list of mappings,
+ * the page tables, and process_vm_readv into memory that is there already.
+ */
+#include "snap/held.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "snap/refusal.h"
+
+enum {
+	COPY_CHUNK = 256 << 10,   /* bytes a call: larger ones fall out of the cache, smaller ones cost calls */
+	COPY_IOVS = 128,
+	GIVE_UP_PAGES = 16,       /* so many unreadable pages in a row, and the rest of the range is not tried */
+	PAGE = 4096,
+};
+
+/* -- what to keep of a mapping -- */
+
+/* Lines of smaps that say how the kernel may treat a mapping, in the order of maps. */
+struct flagged { addr_t start, end; bool dontdump, device; };
+struct flags VEC(struct flagged);
+
+static bool has_word(struct blob line, const char *word)
+{
+	return memmem(line.p, line.len, word, strlen(word)) != NULL;
+}
+
+static bool path_starts(const struct proc_map *m, const char *prefix)
+{
+	size_t n = strlen(prefix);
+	return m->path.len >= n && memcmp(m->path.p, prefix, n) == 0;
+}
+
+static bool path_ends(const struct proc_map *m, const char *suffix)
+{
+	size_t n = strlen(suffix);
+	return m->path.len >= n && memcmp(m->path.p + m->path.len - n, suffix, n) == 0;
+}
+
+/* smaps walks all page tables, so it is read before the stop; a mapping made between then and the stop counts as ordinary. */
+static int flags_read(int dir, struct flags *ret)
+{
+	CLEANUP(cleanup_sb) struct sb text = { 0 };
+	int code = proc_read(dir, "smaps", (size_t)1 << 30, &text);
+	if (code)
+		return code;
+	struct cursor c = cursor_of(text.s, text.len, false);
+	struct blob line;
+	addr_t start = 0, end = 0;
+	while (cursor_line(&c, &line) == 0) {
+		char head[40] = "";
+		memcpy(head, line.p, line.len < sizeof head - 1 ? line.len : sizeof head - 1);
+		unsigned long long a, b;
+		if (sscanf(head, "%llx-%llx ", &a, &b) == 2) {
+			start = a;
+			end = b;
+		} else if (strncmp(head, "VmFlags:", 8) == 0 && end) {
+			struct flagged f = { start, end, has_word(line, " dd"), has_word(line, " io") || has_word(line, " pf") };
+			if (f.dontdump || f.device)
+				*vec_push(ret) = f;
+		}
+	}
+	return 0;
+}
+
+static struct region region_of(const struct proc_map *m, bool flagged)
+{
+	struct region r = { .map = m, .keep = KEEP_OWN };
+	if (path_starts(m, "[vvar") || path_starts(m, "[vsyscall") || path_starts(m, "[uprobes")) {
+		r.keep = KEEP_NOTHING; /* the kernel's; cannot be read from outside */
+		r.excluded = true;
+		return r;
+	}
+	if (path_starts(m, "[vdso")) {
+		r.keep = KEEP_ALL;
+		return r;
+	}
+	if (path_starts(m, "/dev/") && !path_starts(m, "/dev/shm/") && !path_starts(m, "/dev/zero") && m->shared) {
+		r.keep = KEEP_NOTHING;
+		r.excluded = true;
+		return r;
+	}
+	if (flagged) {
+		r.keep = KEEP_NOTHING;
+		r.excluded = true;
+	}
+	/* As the kernel's cores: shared memory without a name (its inode has no link), not files shared with others. */
+	if (m->shared && !r.excluded)
+		r.keep = path_ends(m, " (deleted)") ? KEEP_MAPPED : KEEP_NOTHING;
+	return r;
+}
+
+/* -- memory for the copy -- */
+
+static uint64_t meminfo(const char *key)
+{
+	CLEANUP(cleanup_sb) struct sb b = { 0 };
+	uint64_t kib, ret;
+	if (proc_read(AT_FDCWD, "/proc/meminfo", 65536, &b) || proc_status_uint(sb_view(&b), key, 10, &kib) || !mul_fits(kib, 1024, &ret))
+		return UINT64_MAX;
+	return ret;
+}
+
+static uint64_t number_in(const char *path)
+{
+	CLEANUP(cleanup_sb) struct sb b = { 0 };
+	if (proc_read(AT_FDCWD, path, 64, &b))
+		return UINT64_MAX;
+	sb_char(&b, '\0');
+	return b.s[0] >= '0' && b.s[0] <= '9' ? strtoull(b.s, NULL, 10) : UINT64_MAX;
+}
+
+/* What may still be allocated here: free memory, this process's control group (v2), its limit of address space. */
+static uint64_t memory_free(void)
+{
+	uint64_t ret = meminfo("MemAvailable");
+	CLEANUP(cleanup_sb) struct sb b = { 0 };
+	char *group;
+	if (proc_read(AT_FDCWD, "/proc/self/cgroup", 65536, &b) == 0 && (sb_char(&b, '\0'), group = strstr(b.s, "0::/"))) {
+		group += 3;
+		group[strcspn(group, "\n")] = '\0';
+		CLEANUP(cleanup_free) char *max = xasprintf("/sys/fs/cgroup%s/memory.max", group);
+		CLEANUP(cleanup_free) char *now = xasprintf("/sys/fs/cgroup%s/memory.current", group);
+		uint64_t limit = number_in(max), used = number_in(now);
+		if (limit != UINT64_MAX && used != UINT64_MAX && (limit > used ? limit - used : 0) < ret)
+			ret = limit > used ? limit - used : 0;
+	}
+	struct rlimit as;
+	b.len = 0;
+	uint64_t pages;
+	if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur != RLIM_INFINITY && proc_read(AT_FDCWD, "/proc/self/statm", 256, &b) == 0) {
+		sb_char(&b, '\0');
+		pages = strtoull(b.s, NULL, 10);
+		uint64_t left = as.rlim_cur > pages * PAGE ? as.rlim_cur - pages * PAGE : 0;
+		if (left < ret)
+			ret = left;
+	}
+	return ret;
+}
+
+static void size_text(uint64_t n, char buf[24])
+{
+	if (n >= (uint64_t)10 << 30)
+		snprintf(buf, 24, "%.0f GiB", (double)n / (1 << 30));
+	else if (n >= 1u << 30)
+		snprintf(buf, 24, "%.1f GiB", (double)n / (1 << 30));
+	else
+		snprintf(buf, 24, "%.0f MiB", (double)n / (1 << 20));
+}
+
+static int too_little(const struct capture *c, uint64_t need, uint64_t have, const char *state, struct err *err)
+{
+	char a[24], b[24];
+	size_text(need, a);
+	size_text(have, b);
+	err_set(err, ERR_MEMORY, "copying process %d needs about %s of memory, %s are free; the process %s", (int)c->pid, a, b, state);
+	err_hint(err, "free some memory, or gcore %d, which writes to the disk while the process is stopped", (int)c->pid);
+	return ERR_MEMORY;
+}
+
+static int interrupted(const struct capture *c, struct err *err)
+{
+	if (!c->opt.interrupted || !*c->opt.interrupted)
+		return 0;
+	return err_set(err, ERR_LIMIT, "interrupted; process %d runs on", (int)c->pid);
+}
+
+/* Touch every page of the buffer now: first use of a page costs more than copying into it. */
+static int populate(struct capture *c, uint64_t size, struct err *err)
+{
+	enum { STEP = 64 << 20 };
+	madvise(c->data, c->data_size, MADV_HUGEPAGE);
+	for (uint64_t at = 0; at < size; at += STEP) {
+		size_t n = size - at < STEP ? (size_t)(size - at) : STEP;
+		if (interrupted(c, err))
+			return ERR_LIMIT;
+#ifdef MADV_POPULATE_WRITE
+		if (madvise(c->data + at, n, MADV_POPULATE_WRITE) == 0)
+			continue;
+		if (errno == ENOMEM)
+			return too_little(c, size, memory_free(), "was not stopped", err);
+#endif
+		for (size_t i = 0; i < n; i += PAGE)
+			((volatile uint8_t *)c->data)[at + i] = 0;
+	}
+	return 0;
+}
+
+static int reserve(struct capture *c, uint64_t total, struct err *err)
+{
+	/* Headroom for what the process adds until it stands still; address space for more than that costs nothing. */
+	uint64_t want = total + total / 16 + (4 << 20), spare = total + (64 << 20);
+	uint64_t have = memory_free(), margin = want / 32 + (16 << 20);
+	if (want + margin > have)
+		return too_little(c, want, have, "was not stopped", err);
+	c->data_size = want + spare;
+	c->data = mmap(NULL, c->data_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (c->data == MAP_FAILED) {
+		c->data_size = want;
+		c->data = mmap(NULL, c->data_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	}
+	if (c->data == MAP_FAILED) {
+		c->data = NULL;
+		return too_little(c, want, have, "was not stopped", err);
+	}
+	return populate(c, want, err);
+}
+
+/* -- the plan: regions and the ranges in them that exist -- */
+
+static int plan(struct capture *c, int pagemap, const struct flags *flags, struct ranges *scratch, uint64_t *total)
+{
+	c->regions.n = c->kept.n = 0;
+	uint64_t at = 0;
+	size_t flag = 0;
+	for (size_t i = 0; i < c->maps.n; i++) {
+		const struct proc_map *m = &c->maps.p[i];
+		struct region *r = vec_push(&c->regions);
+		while (flag < flags->n && flags->p[flag].end <= m->start)
+			flag++;
+		*r = region_of(m, flag < flags->n && flags->p[flag].start < m->end);
+		r->first = c->kept.n;
+		scratch->n = 0;
+		int code = 0;
+		if (r->keep == KEEP_ALL)
+			*vec_push(scratch) = (struct range){ m->start, m->end };
+		else if (r->keep != KEEP_NOTHING)
+			code = pages_find(pagemap, m->start, m->end, r->keep == KEEP_OWN ? PAGES_OWN : PAGES_MAPPED, scratch);
+		if (code)
+			return code;
+		for (size_t k = 0; k < scratch->n; k++) {
+			*vec_push(&c->kept) = (struct kept){ scratch->p[k].start, scratch->p[k].end, at };
+			at += scratch->p[k].end - scratch->p[k].start;
+		}
+		r->n = c->kept.n - r->first;
+	}
+	*total = at;
+	return 0;
+}
+
+/* -- the copy -- */
+
+struct copier {
+	struct capture *c;
+	pid_t tid;
+	int mem;
+	bool no_vm;      /* process_vm_readv is not allowed here (a container's seccomp filter) */
+	size_t i;        /* the range that is being copied, */
+	addr_t part;     /* and how much of it is done */
+	struct err *err;
+};
+
+static void advance(struct copier *cp, uint64_t bytes)
+{
+	while (bytes) {
+		const struct kept *k = &cp->c->kept.p[cp->i];
+		uint64_t left = k->end - k->start - cp->part;
+		if (bytes < left) {
+			cp->part += bytes;
+			return;
+		}
+		bytes -= left;
+		cp->i++;
+		cp->part = 0;
+	}
+}
+
+/* Ranges lie one behind another in our memory, so one call fills one piece of it from up to COPY_IOVS ranges. */
+static ssize_t copy_some(struct copier *cp)
+{
+	const struct capture *c = cp->c;
+	const struct kept *k = &c->kept.p[cp->i];
+	uint8_t *to = c->data + k->at + cp->part;
+	struct iovec from[COPY_IOVS];
+	size_t n = 0, bytes = 0;
+	addr_t part = cp->part;
+	for (size_t i = cp->i; i < c->kept.n && n < COPY_IOVS && bytes < COPY_CHUNK; i++, part = 0) {
+		uint64_t left = c->kept.p[i].end - c->kept.p[i].start - part;
+		size_t take = left < COPY_CHUNK - bytes ? (size_t)left : COPY_CHUNK - bytes;
+		from[n++] = (struct iovec){ (void *)(uintptr_t)(c->kept.p[i].start + part), take };
+		bytes += take;
+	}
+	if (!cp->no_vm) {
+		ssize_t got = process_vm_readv(cp->tid, &(struct iovec){ to, bytes }, 1, from, n, 0);
+		if (got >= 0 || (errno != EPERM && errno != ENOSYS))
+			return got;
+		cp->no_vm = true;
+	}
+	return pread(cp->mem, to, from[0].iov_len, (off_t)(k->start + cp->part));
+}
+
+static int copy_all(struct copier *cp)
+{
+	struct capture *c = cp->c;
+	unsigned bad = 0;
+	while (cp->i < c->kept.n) {
+		ssize_t got = copy_some(cp);
+		if (got < 0 && errno == ESRCH)
+			return ERR_GONE;
+		if (got > 0) {
+			bad = 0;
+			advance(cp, (uint64_t)got);
+		} else {
+			/* This page cannot be had so; /proc/PID/mem reads what has no read permission, too. */
+			const struct kept *k = &c->kept.p[cp->i];
+			addr_t addr = k->start + cp->part;
+			ssize_t n = pread(cp->mem, c->data + k->at + cp->part, PAGE, (off_t)addr);
+			uint64_t len = PAGE;
+			if (n < PAGE) {
+				if (++bad >= GIVE_UP_PAGES)
+					len = k->end - addr;
+				*vec_push(&c->missing) = (struct missing){ addr, addr + len, n < 0 ? (uint32_t)errno : 0, WHY_UNREADABLE };
+			}
+			advance(cp, len);
+		}
+		if (interrupted(c, cp->err) || frozen_over(c->frozen))
+			return ERR_LIMIT;
+	}
+	return 0;
+}
+
+static int gave_up(const struct capture *c, uint64_t total, struct err *err)
+{
+	char size[24];
+	size_text(total, size);
+	err_set(err, ERR_LIMIT, "gave up after %u s: process %d (%s) was still being copied; it runs again", c->opt.freeze.max_pause_ms / 1000,
+		(int)c->pid, size);
+	err_hint(err, "--max-pause=0, which has no limit");
+	return ERR_LIMIT;
+}
+
+/* The process stands still from freeze to thaw. */
+static int stop_and_copy(struct capture *c, const struct flags *flags, struct ranges *scratch, struct err *err)
+{
+	int code = freeze(c->pid, &c->opt.freeze, &c->frozen, err);
+	if (code)
+		return code;
+	c->tid = frozen_tid(c->frozen);
+	CLEANUP(cleanup_fd) int dir = proc_open(c->pid, c->tid);
+	CLEANUP(cleanup_fd) int pagemap = dir < 0 ? -1 : openat(dir, "pagemap", O_RDONLY | O_CLOEXEC);
+	CLEANUP(cleanup_fd) int mem = dir < 0 ? -1 : openat(dir, "mem", O_RDONLY | O_CLOEXEC);
+	CLEANUP(cleanup_sb) struct sb exe = { 0 };
+	uint64_t total = 0;
+	code = dir < 0 || proc_readlink(dir, "exe", &exe) ? ERR_GONE : proc_maps_read(dir, &c->maps);
+	bool replaced = !code && (exe.len != c->exe.len || memcmp(exe.s, c->exe.s, exe.len) != 0); /* by execve */
+	if (!code)
+		code = plan(c, pagemap, flags, scratch, &total);
+	bool grew = !code && total > c->data_size;
+	if (!code && !grew && !replaced) {
+		struct copier cp = { .c = c, .tid = c->tid, .mem = mem, .err = err };
+		code = copy_all(&cp);
+	}
+	c->stopped_ns = thaw(c->frozen);
+	c->data_used = total;
+	if (frozen_over(c->frozen))
+		return gave_up(c, total, err);
+	if (frozen_died(c->frozen) || replaced || code == ERR_GONE)
+		return refusal_ended(c->pid, err);
+	if (grew)
+		return too_little(c, total, c->data_size, "grew meanwhile, and runs again", err);
+	if (code == ERR_LIMIT)
+		return code;
+	return code ? err_set(err, code, "cannot read the mappings of process %d: %s", (int)c->pid, err_word(code)) : 0;
+}
+
+/* -- before the stop -- */
+
+static int64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int describe(struct capture *c, int dir, struct err *err)
+{
+	CLEANUP(cleanup_sb) struct sb status = { 0 };
+	if (proc_stat(dir, &c->stat) || proc_read(dir, "status", 65536, &status) || proc_readlink(dir, "exe", &c->exe) ||
+	    proc_abi(dir, &c->abi))
+		return refusal_gone(c->pid, err);
+	if (proc_status_uint(sb_view(&status), "Uid", 10, &c->uid))
+		c->uid = 0;
+	if (proc_status_uint(sb_view(&status), "Gid", 10, &c->gid))
+		c->gid = 0;
+	/* What is not there is left out of the file. */
+	if (proc_read(dir, "auxv", 65536, &c->auxv))
+		c->auxv.len = 0;
+	if (proc_readlink(dir, "cwd", &c->cwd))
+		c->cwd.len = 0;
+	if (proc_read(dir, "cmdline", 1 << 20, &c->cmdline) && c->cmdline.len < 1 << 20)
+		c->cmdline.len = 0;
+	while (c->cmdline.len && !c->cmdline.s[c->cmdline.len - 1])
+		c->cmdline.len--;
+	for (size_t i = 0; i < c->cmdline.len; i++)
+		if (!c->cmdline.s[i])
+			c->cmdline.s[i] = ' ';
+	if (proc_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &c->boot_id) == 0 && c->boot_id.len)
+		c->boot_id.len--;
+	int64_t boot = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME);
+	long hz = sysconf(_SC_CLK_TCK);
+	c->start_ns = hz > 0 && c->stat.start < INT64_MAX / 1000000000 ? boot + (int64_t)c->stat.start * (1000000000 / hz) : 0;
+	return 0;
+}
+
+static void note_excluded(struct capture *c, const struct flags *flags)
+{
+	for (size_t i = 0; i < flags->n; i++)
+		*vec_push(&c->missing) = (struct missing){ flags->p[i].start, flags->p[i].end, 0,
+							   flags->p[i].dontdump ? WHY_DONTDUMP : WHY_DEVICE };
+}
+
+int capture(pid_t pid, const struct capture_options *opt, struct capture **ret, struct err *err)
+{
+	int code = freeze_check(pid, err);
+	if (code)
+		return code;
+	struct capture *c = xcalloc(1, sizeof *c);
+	c->pid = pid;
+	c->opt = *opt;
+	struct flags flags = { 0 };
+	struct ranges scratch = { 0 };
+	CLEANUP(cleanup_fd) int dir = -1;
+	CLEANUP(cleanup_fd) int pagemap = -1;
+	uint64_t total = 0;
+	code = proc_live_tid(pid, &c->tid);
+	if (!code) {
+		dir = proc_open(pid, c->tid);
+		code = dir < 0 ? dir : proc_maps_read(dir, &c->maps);
+	}
+	if (!code)
+		code = flags_read(dir, &flags);
+	if (code) {
+		code = code == ERR_GONE ? refusal_gone(pid, err) : err_set(err, code, "cannot read /proc/%d: %s", (int)pid, strerror(errno));
+		goto out;
+	}
+	code = describe(c, dir, err);
+	if (code)
+		goto out;
+	if (opt->bundle != BUNDLE_NONE)
+		files_open(c->tid, &c->maps, &c->files);
+	pagemap = openat(dir, "pagemap", O_RDONLY | O_CLOEXEC);
+	code = pagemap < 0 ? err_set(err, ERR_IO, "cannot read /proc/%d/pagemap: %s", (int)pid, strerror(errno))
+			   : plan(c, pagemap, &flags, &scratch, &total);
+	if (code == ERR_GONE)
+		code = refusal_ended(pid, err);
+	if (!code)
+		code = reserve(c, total, err);
+	if (!code)
+		code = interrupted(c, err);
+	if (!code)
+		code = stop_and_copy(c, &flags, &scratch, err);
+	if (!code) {
+		note_excluded(c, &flags);
+		if (opt->bundle != BUNDLE_NONE)
+			files_open(c->tid, &c->maps, &c->files); /* what was mapped meanwhile */
+	}
+out:
+	vec_free(&flags);
+	vec_free(&scratch);
+	if (code)
+		capture_free(c);
+	else
+		*ret = c;
+	return code;
+}
+
+int64_t capture_stopped_ns(const struct capture *c)
+{
+	return c->stopped_ns;
+}
+
+uint64_t capture_bytes(const struct capture *c)
+{
+	return c->data_used;
+}
+
+size_t capture_lost(const struct capture *c, uint64_t *bytes)
+{
+	size_t n = 0;
+	*bytes = c->late_lost;
+	for (size_t i = 0; i < c->missing.n; i++) {
+		if (c->missing.p[i].why != WHY_UNREADABLE)
+			continue;
+		*bytes += c->missing.p[i].end - c->missing.p[i].start;
+		/* Pages side by side are one region. */
+		n += !i || c->missing.p[i - 1].end != c->missing.p[i].start;
+	}
+	return n + (c->late_lost > 0);
+}
+
+void capture_free(struct capture *c)
+{
+	if (!c)
+		return;
+	frozen_free(c->frozen);
+	proc_maps_free(&c->maps);
+	vec_free(&c->regions);
+	vec_free(&c->kept);
+	vec_free(&c->missing);
+	files_close(&c->files);
+	if (c->data)
+		munmap(c->data, c->data_size);
+	sb_free(&c->auxv);
+	sb_free(&c->exe);
+	sb_free(&c->cwd);
+	sb_free(&c->cmdline);
+	sb_free(&c->boot_id);
+	free(c);
+}

@@ -1,0 +1,598 @@
+/*
+ * Stopping a process: every thread is seized and interrupted, and the list of threads is read again until a pass finds none
+ * new.  All ptrace calls are made by a thread of their own.  When that thread ends - after thaw, on any failure, when max_pause_ms
+ * is over although the copier hangs in a page fault, or because this process was killed - the kernel detaches what
+ * is left, also threads that never stopped, and they run on (ptrace(2): no PTRACE_O_EXITKILL).
+ *
+ * Seized threads never see a SIGSTOP, so a target that was running is never left in state T, and one that was
+ * stopped stays so.  A thread found at a signal's delivery gets its signal back when it is let go.
+ */
+#include "snap/freeze.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "snap/refusal.h"
+#include "snap/registers.h"
+
+enum state { KNOWN, SEIZED, STOPPED, ENDED };
+
+struct slot {
+	pid_t tid;
+	uint8_t state;
+	int signo;               /* to be given back: it was taken at its delivery */
+	struct proc_stat stat;   /* from before the stop */
+	char wchan[32];
+	uint8_t *notes;
+	struct registers regs;
+};
+
+struct frozen {
+	pid_t pid;
+	struct abi abi;
+	unsigned max_pause_ms, deadline_ms;
+	int task_fd;             /* /proc/PID/task */
+	int leader_dir;          /* /proc/PID/task/PID as it was found: shows nothing of a later process of that number */
+	uint64_t start;
+
+	struct slots VEC(struct slot) slots;
+	uint32_t *index;         /* open addressing by tid: place in slots + 1 */
+	size_t index_size;
+	struct tids tids;        /* the last list of threads */
+	uint32_t *waiting;       /* slots that are not stopped yet */
+	size_t waiting_room;
+	uint8_t *notes;          /* allocated and touched before the stop */
+	size_t notes_size, notes_used;
+	struct chunks VEC(void *) more;
+
+	pthread_t tracer;
+	sem_t ready;
+	int release_fd;
+	int code;
+	struct err err;
+	_Atomic int64_t first_ns, last_ns;
+	_Atomic bool over;
+	int64_t time_ns;
+	bool died, joined;
+	struct arena *arena;
+	struct thread *threads;
+	size_t n_threads;
+	pid_t live_tid;
+};
+
+static int64_t now_ns(clockid_t clock)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* -- slots -- */
+
+static size_t index_place(const struct frozen *f, pid_t tid)
+{
+	size_t mask = f->index_size - 1, at = (uint32_t)tid * 2654435769u & mask;
+	while (f->index[at] && f->slots.p[f->index[at] - 1].tid != tid)
+		at = (at + 1) & mask;
+	return at;
+}
+
+static struct slot *slot_find(const struct frozen *f, pid_t tid)
+{
+	uint32_t at = f->index_size ? f->index[index_place(f, tid)] : 0;
+	return at ? &f->slots.p[at - 1] : NULL;
+}
+
+static struct slot *slot_add(struct frozen *f, pid_t tid)
+{
+	if (f->slots.n * 2 >= f->index_size) {
+		size_t size = f->index_size ? f->index_size * 2 : 256;
+		free(f->index);
+		f->index = xcalloc(size, sizeof *f->index);
+		f->index_size = size;
+		for (size_t i = 0; i < f->slots.n; i++)
+			f->index[index_place(f, f->slots.p[i].tid)] = (uint32_t)i + 1;
+	}
+	size_t at = index_place(f, tid);
+	struct slot *s = vec_push(&f->slots);
+	s->tid = tid;
+	f->index[at] = (uint32_t)f->slots.n;
+	return s;
+}
+
+/* Name, state and what it waits in: read while the thread still runs, for a stopped thread waits in ptrace_stop. */
+static void slot_describe(struct frozen *f, struct slot *s)
+{
+	CLEANUP(cleanup_fd) int dir = proc_open(f->pid, s->tid);
+	if (dir < 0)
+		return;
+	if (proc_stat(dir, &s->stat))
+		s->stat = (struct proc_stat){ 0 };
+	CLEANUP(cleanup_sb) struct sb b = { 0 };
+	if (proc_read(dir, "wchan", 256, &b) == 0 && b.len && b.len < sizeof s->wchan && b.s[0] != '0')
+		memcpy(s->wchan, b.s, b.len);
+}
+
+/* -- the tracer thread -- */
+
+static bool ended(struct frozen *f, pid_t tid)
+{
+	CLEANUP(cleanup_fd) int dir = proc_open(f->pid, tid);
+	struct proc_stat st;
+	return dir < 0 || proc_stat(dir, &st) != 0 || st.state == 'Z' || st.state == 'X';
+}
+
+
+/* Seize threads that are not yet; returns how many, or ERR_*. */
+static int seize_new(struct frozen *f)
+{
+	int n = 0;
+	if (proc_tids(f->task_fd, &f->tids))
+		return refusal_ended(f->pid, &f->err);
+	for (size_t i = 0; i < f->tids.n; i++) {
+		pid_t tid = f->tids.p[i];
+		struct slot *s = slot_find(f, tid);
+		if (!s) {
+			s = slot_add(f, tid);
+			slot_describe(f, s);
+		}
+		if (s->state != KNOWN)
+			continue;
+		/* TRACEEXEC: without it, the number of a thread that calls execve vanishes silently. */
+		if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(uintptr_t)PTRACE_O_TRACEEXEC) == 0) {
+			s->state = SEIZED;
+			n++;
+			continue;
+		}
+		int e = errno;
+		/* Between the list and here it may have ended, which EPERM says too. */
+		if (e == ESRCH || ended(f, tid)) {
+			s->state = ENDED;
+			continue;
+		}
+		if (e == EPERM || e == EACCES)
+			return refusal_perm(f->pid, tid, &f->err);
+		return err_set(&f->err, ERR_IO, "cannot stop process %d: %s", (int)f->pid, strerror(e));
+	}
+	return n;
+}
+
+static int interrupt_seized(struct frozen *f)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < f->slots.n; i++) {
+		struct slot *s = &f->slots.p[i];
+		if (s->state != SEIZED)
+			continue;
+		n++;
+		/* ESRCH: it is ending, and its wait status says so. */
+		(void)ptrace(PTRACE_INTERRUPT, s->tid, NULL, NULL);
+	}
+	if (n > f->waiting_room) {
+		f->waiting_room = n + n / 2;
+		f->waiting = xrealloc(f->waiting, f->waiting_room * sizeof *f->waiting);
+	}
+	n = 0;
+	for (size_t i = 0; i < f->slots.n; i++)
+		if (f->slots.p[i].state == SEIZED)
+			f->waiting[n++] = (uint32_t)i;
+	return (int)n;
+}
+
+/* One report of waitpid; 0, or ERR_GONE when the process became another program. */
+static int take_status(struct frozen *f, struct slot *s, int status)
+{
+	if (!WIFSTOPPED(status)) {
+		s->state = ENDED;
+		return 0;
+	}
+	s->state = STOPPED;
+	int event = status >> 16;
+	if (event == PTRACE_EVENT_EXEC)
+		return refusal_ended(f->pid, &f->err);
+	/* PTRACE_EVENT_STOP: our interruption, or a group stop, which goes on by itself after the detach. */
+	if (event == 0)
+		s->signo = WSTOPSIG(status);
+	return 0;
+}
+
+static int too_slow(struct frozen *f, const struct slot *s)
+{
+	struct proc_stat st = { .comm = "", .state = '?' };
+	char wchan[64] = "";
+	CLEANUP(cleanup_fd) int dir = proc_open(f->pid, s->tid);
+	CLEANUP(cleanup_sb) struct sb b = { 0 };
+	if (dir >= 0 && proc_stat(dir, &st) == 0 && proc_read(dir, "wchan", 256, &b) == 0 && b.len > 1)
+		snprintf(wchan, sizeof wchan, ", in %.*s", (int)b.len, b.s);
+	err_set(&f->err, ERR_LIMIT, "cannot stop process %d: thread %d (%s) did not stop within %u ms; it runs again", (int)f->pid,
+		(int)s->tid, st.comm, f->deadline_ms);
+	if (st.state == 'D')
+		err_why(&f->err, "the thread waits inside the kernel and cannot be interrupted (state D%s)", wchan);
+	err_hint(&f->err, "the same again in a moment");
+	return ERR_LIMIT;
+}
+
+static int wait_stopped(struct frozen *f, size_t n, int64_t deadline)
+{
+	sigset_t child;
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	for (unsigned idle = 0; n;) {
+		size_t left = 0;
+		for (size_t i = 0; i < n; i++) {
+			struct slot *s = &f->slots.p[f->waiting[i]];
+			int status;
+			pid_t got = waitpid(s->tid, &status, __WALL | __WNOTHREAD | WNOHANG);
+			if (got == 0) {
+				f->waiting[left++] = f->waiting[i];
+				continue;
+			}
+			int code = 0;
+			if (got < 0)
+				s->state = ENDED; /* taken away by an execve of another thread */
+			else
+				code = take_status(f, s, status);
+			if (code)
+				return code;
+		}
+		idle = left < n ? 0 : idle + 1;
+		n = left;
+		if (!n)
+			break;
+		if (now_ns(CLOCK_MONOTONIC) > deadline)
+			return too_slow(f, &f->slots.p[f->waiting[0]]);
+		if (idle)
+			sigtimedwait(&child, NULL, &(struct timespec){ .tv_nsec = idle < 20 ? 200000 : 2000000 });
+	}
+	return 0;
+}
+
+/* Room for one thread's notes; what was not foreseen before the stop is allocated a chunk at a time. */
+static uint8_t *notes_room(struct frozen *f)
+{
+	size_t room = registers_room();
+	if (f->notes_used + room > f->notes_size) {
+		f->notes_size = 64 * room;
+		f->notes = xmalloc(f->notes_size);
+		f->notes_used = 0;
+		*vec_push(&f->more) = f->notes;
+	}
+	uint8_t *p = f->notes + f->notes_used;
+	f->notes_used += room;
+	return p;
+}
+
+static int stop_all(struct frozen *f)
+{
+	int n = seize_new(f);
+	if (n < 0)
+		return n;
+	atomic_store(&f->first_ns, now_ns(CLOCK_MONOTONIC));
+	f->time_ns = now_ns(CLOCK_REALTIME);
+	unsigned limit = f->deadline_ms;
+	if (f->max_pause_ms && f->max_pause_ms < limit)
+		limit = f->max_pause_ms;
+	int64_t deadline = f->first_ns + (int64_t)limit * 1000000;
+	while (n > 0) {
+		int code = wait_stopped(f, (size_t)interrupt_seized(f), deadline);
+		if (code)
+			return code;
+		n = seize_new(f);
+		if (n < 0)
+			return n;
+		if (n > 0 && now_ns(CLOCK_MONOTONIC) > deadline) {
+			err_set(&f->err, ERR_LIMIT, "cannot stop process %d: it starts threads faster than they can be stopped; it runs again",
+				(int)f->pid);
+			err_hint(&f->err, "the same again in a moment");
+			return ERR_LIMIT;
+		}
+	}
+	/* The folder shows the process that was asked for, whatever has its number now. */
+	struct proc_stat st;
+	if (proc_stat(f->leader_dir, &st) || st.start != f->start)
+		return refusal_ended(f->pid, &f->err);
+	for (size_t i = 0; i < f->slots.n; i++) {
+		struct slot *s = &f->slots.p[i];
+		if (s->state != STOPPED)
+			continue;
+		s->notes = notes_room(f);
+		if (registers_read(&f->abi, s->tid, s->signo, &s->stat, s->notes, registers_room(), &s->regs))
+			return refusal_ended(f->pid, &f->err); /* only SIGKILL takes a thread out of its stop */
+		if (!f->live_tid || s->tid == f->pid)
+			f->live_tid = s->tid;
+	}
+	return f->live_tid ? 0 : refusal_ended(f->pid, &f->err);
+}
+
+static void let_go(struct frozen *f)
+{
+	for (size_t i = 0; i < f->slots.n; i++) {
+		struct slot *s = &f->slots.p[i];
+		if (s->state != STOPPED)
+			continue;
+		if (ptrace(PTRACE_DETACH, s->tid, NULL, (void *)(intptr_t)s->signo) < 0 && errno == ESRCH)
+			f->died = true;
+		s->state = ENDED;
+	}
+	atomic_store(&f->last_ns, now_ns(CLOCK_MONOTONIC));
+}
+
+static void *tracer_main(void *arg)
+{
+	struct frozen *f = arg;
+	f->code = stop_all(f);
+	if (f->code) {
+		let_go(f);
+		sem_post(&f->ready);
+		return NULL;
+	}
+	sem_post(&f->ready);
+	struct pollfd p = { .fd = f->release_fd, .events = POLLIN };
+	for (;;) {
+		int wait = -1;
+		if (f->max_pause_ms) {
+			int64_t left = (int64_t)f->max_pause_ms - frozen_elapsed_ns(f) / 1000000;
+			wait = left > 0 ? (int)left : 0;
+		}
+		int got = poll(&p, 1, wait);
+		if (got > 0)
+			break;
+		if (got == 0 && wait >= 0 && frozen_elapsed_ns(f) >= (int64_t)f->max_pause_ms * 1000000) {
+			atomic_store(&f->over, true);
+			break;
+		}
+	}
+	let_go(f);
+	return NULL;
+}
+
+/* -- the caller's side -- */
+
+int freeze_check(pid_t pid, struct err *err)
+{
+	pid_t tid;
+	int code = pid > 0 ? proc_live_tid(pid, &tid) : ERR_GONE;
+	if (code == ERR_GONE)
+		return refusal_gone(pid, err);
+	if (code)
+		return err_set(err, code, "cannot read /proc/%d: %s", (int)pid, strerror(errno));
+	CLEANUP(cleanup_fd) int dir = proc_open(pid, tid);
+	CLEANUP(cleanup_sb) struct sb status = { 0 };
+	if (dir < 0 || proc_read(dir, "status", 65536, &status))
+		return refusal_gone(pid, err);
+	uint64_t v;
+	if (proc_status_uint(sb_view(&status), "Tgid", 10, &v) == 0 && (pid_t)v != pid) {
+		err_set(err, ERR_GONE, "%d is a thread of process %d", (int)pid, (int)v);
+		err_hint(err, "pysnap %d", (int)v);
+		return ERR_GONE;
+	}
+	pid_t tracer = refusal_tracer(pid, tid);
+	if (tracer)
+		return refusal_traced(pid, tracer, err);
+	if (pid == getpid()) {
+		err_set(err, ERR_UNSUPPORTED, "process %d is pysnap itself", (int)pid);
+		err_hint(err, "pgrep -af python");
+		return ERR_UNSUPPORTED;
+	}
+	/* mem is opened with the rights that PTRACE_SEIZE asks for (PTRACE_MODE_ATTACH), yama's rules included. */
+	CLEANUP(cleanup_fd) int mem = openat(dir, "mem", O_RDONLY | O_CLOEXEC);
+	if (mem < 0 && (errno == EACCES || errno == EPERM))
+		return refusal_perm(pid, tid, err);
+	struct abi abi;
+	code = proc_abi(dir, &abi);
+	if (code == ERR_PERM)
+		return refusal_perm(pid, tid, err);
+	struct proc_stat st;
+	if (code == ERR_GONE && proc_stat(dir, &st) == 0 && st.state != 'Z' && st.state != 'X') {
+		err_set(err, ERR_NOPYTHON, "process %d (%s) does not run CPython: it is a thread of the kernel", (int)pid, st.comm);
+		err_hint(err, "pgrep -af python");
+		return ERR_NOPYTHON;
+	}
+	if (code == ERR_GONE)
+		return refusal_gone(pid, err);
+	if (code)
+		return err_set(err, code, "cannot read the program of process %d", (int)pid);
+	return registers_check(&abi, pid, err);
+}
+
+static void frozen_destroy(struct frozen *f)
+{
+	if (f->task_fd >= 0)
+		close(f->task_fd);
+	if (f->leader_dir >= 0)
+		close(f->leader_dir);
+	if (f->release_fd >= 0)
+		close(f->release_fd);
+	sem_destroy(&f->ready);
+	vec_free(&f->slots);
+	vec_free(&f->tids);
+	free(f->index);
+	free(f->waiting);
+	for (size_t i = 0; i < f->more.n; i++)
+		free(f->more.p[i]);
+	vec_free(&f->more);
+	arena_free(f->arena);
+	free(f);
+}
+
+/* What the stop will need is read and allocated here; threads that come later cost a little of the stop. */
+static int prepare(struct frozen *f, struct err *err)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/task", (int)f->pid);
+	f->task_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	f->leader_dir = proc_open(f->pid, f->pid);
+	f->release_fd = eventfd(0, EFD_CLOEXEC);
+	struct proc_stat st;
+	pid_t tid;
+	if (f->task_fd < 0 || f->leader_dir < 0 || proc_stat(f->leader_dir, &st) || proc_live_tid(f->pid, &tid))
+		return refusal_gone(f->pid, err);
+	if (f->release_fd < 0)
+		return err_set(err, ERR_IO, "eventfd: %s", strerror(errno));
+	f->start = st.start;
+	CLEANUP(cleanup_fd) int dir = proc_open(f->pid, tid);
+	if (dir < 0 || proc_abi(dir, &f->abi))
+		return refusal_gone(f->pid, err);
+	if (proc_tids(f->task_fd, &f->tids))
+		return refusal_gone(f->pid, err);
+	for (size_t i = 0; i < f->tids.n; i++)
+		slot_describe(f, slot_add(f, f->tids.p[i]));
+	f->waiting_room = f->slots.n + f->slots.n / 2 + 64;
+	f->waiting = xmalloc(f->waiting_room * sizeof *f->waiting);
+	f->notes_size = (f->slots.n + f->slots.n / 8 + 8) * registers_room();
+	f->notes = xmalloc(f->notes_size);
+	memset(f->notes, 0, f->notes_size);
+	*vec_push(&f->more) = f->notes;
+	return 0;
+}
+
+static int start_tracer(struct frozen *f, struct err *err)
+{
+	pthread_attr_t attr;
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 256 << 10);
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int e = pthread_create(&f->tracer, &attr, tracer_main, f);
+	pthread_attr_destroy(&attr);
+	if (!e) {
+		/* SIGCHLD stays blocked here until all are stopped, so that the tracer's sigtimedwait gets it. */
+		sigset_t waiting = before;
+		sigaddset(&waiting, SIGCHLD);
+		pthread_sigmask(SIG_SETMASK, &waiting, NULL);
+		while (sem_wait(&f->ready) < 0 && errno == EINTR)
+			;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return e ? err_set(err, ERR_IO, "cannot start a thread: %s", strerror(e)) : 0;
+}
+
+int freeze(pid_t pid, const struct freeze_options *opt, struct frozen **ret, struct err *err)
+{
+	int code = freeze_check(pid, err);
+	if (code)
+		return code;
+	struct frozen *f = xcalloc(1, sizeof *f);
+	f->pid = pid;
+	f->max_pause_ms = opt->max_pause_ms;
+	f->deadline_ms = opt->deadline_ms ? opt->deadline_ms : 10000;
+	f->arena = arena_new();
+	f->task_fd = f->leader_dir = f->release_fd = -1;
+	sem_init(&f->ready, 0, 0);
+	code = prepare(f, err);
+	if (!code)
+		code = start_tracer(f, err);
+	if (code) {
+		frozen_destroy(f);
+		return code;
+	}
+	if (f->code) {
+		pthread_join(f->tracer, NULL); /* with it go the last ties to the target */
+		code = f->code;
+		if (err)
+			*err = f->err;
+		frozen_destroy(f);
+		return code;
+	}
+	*ret = f;
+	return 0;
+}
+
+static void add_thread(struct frozen *f, const struct slot *s)
+{
+	struct thread *t = &f->threads[f->n_threads++];
+	t->tid = s->tid;
+	t->signo = s->signo;
+	t->state = s->stat.state;
+	t->name = str_from_bytes(f->arena, s->stat.comm, strlen(s->stat.comm));
+	if (s->wchan[0])
+		t->wchan = str_from_bytes(f->arena, s->wchan, strlen(s->wchan));
+	t->prstatus = s->regs.prstatus;
+	t->fpregset = s->regs.fpregset;
+	t->xstate = s->regs.xstate;
+	t->siginfo = s->regs.siginfo;
+	if (abi_regs(&f->abi, s->regs.gregs, &t->regs))
+		t->regs.syscall.nr = -1;
+}
+
+size_t frozen_threads(const struct frozen *cf, const struct thread **ret)
+{
+	struct frozen *f = (struct frozen *)(uintptr_t)cf; /* the list is made when first asked for */
+	if (!f->threads) {
+		f->threads = arena_alloc(f->arena, f->slots.n * sizeof *f->threads);
+		const struct slot *leader = slot_find(f, f->pid);
+		if (leader && leader->notes)
+			add_thread(f, leader);
+		for (size_t i = 0; i < f->slots.n; i++)
+			if (f->slots.p[i].notes && f->slots.p[i].tid != f->pid)
+				add_thread(f, &f->slots.p[i]);
+	}
+	*ret = f->threads;
+	return f->n_threads;
+}
+
+const struct abi *frozen_abi(const struct frozen *f)
+{
+	return &f->abi;
+}
+
+pid_t frozen_tid(const struct frozen *f)
+{
+	return f->live_tid;
+}
+
+bool frozen_over(const struct frozen *f)
+{
+	return atomic_load(&f->over);
+}
+
+int64_t frozen_elapsed_ns(const struct frozen *f)
+{
+	int64_t last = atomic_load(&f->last_ns);
+	return (last ? last : now_ns(CLOCK_MONOTONIC)) - atomic_load(&f->first_ns);
+}
+
+int64_t frozen_time_ns(const struct frozen *f)
+{
+	return f->time_ns;
+}
+
+int64_t thaw(struct frozen *f)
+{
+	if (!f->joined) {
+		uint64_t one = 1;
+		while (write(f->release_fd, &one, sizeof one) < 0 && errno == EINTR)
+			;
+		pthread_join(f->tracer, NULL);
+		f->joined = true;
+	}
+	return frozen_elapsed_ns(f);
+}
+
+bool frozen_died(const struct frozen *f)
+{
+	return f->died;
+}
+
+void frozen_free(struct frozen *f)
+{
+	if (!f)
+		return;
+	thaw(f);
+	frozen_destroy(f);
+}

@@ -1,0 +1,133 @@
+/* Why a process may not be stopped: the kernel says EPERM for a dozen reasons, a person needs the one. */
+#include "snap/refusal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CAP_SYS_PTRACE_BIT = 19 };
+
+int refusal_gone(pid_t pid, struct err *err)
+{
+	err_set(err, ERR_GONE, "no process %d", (int)pid);
+	err_hint(err, "pgrep -af python");
+	return ERR_GONE;
+}
+
+int refusal_ended(pid_t pid, struct err *err)
+{
+	err_set(err, ERR_GONE, "process %d ended while it was being read; no snapshot was written", (int)pid);
+	err_hint(err, "for crashes, let the kernel write a core (ulimit -c unlimited)");
+	return ERR_GONE;
+}
+
+int refusal_traced(pid_t pid, pid_t tracer, struct err *err)
+{
+	struct proc_stat st = { .comm = "" };
+	CLEANUP(cleanup_fd) int dir = proc_open(tracer, tracer);
+	if (dir >= 0 && proc_stat(dir, &st) == 0)
+		err_set(err, ERR_TRACED, "process %d is already being traced by %s (pid %d)", (int)pid, st.comm, (int)tracer);
+	else
+		err_set(err, ERR_TRACED, "process %d is already being traced (by pid %d)", (int)pid, (int)tracer);
+	err_hint(err, "end that session first");
+	return ERR_TRACED;
+}
+
+static bool status_of(pid_t pid, pid_t tid, struct sb *b)
+{
+	CLEANUP(cleanup_fd) int dir = proc_open(pid, tid);
+	return dir >= 0 && proc_read(dir, "status", 65536, b) == 0;
+}
+
+pid_t refusal_tracer(pid_t pid, pid_t tid)
+{
+	CLEANUP(cleanup_sb) struct sb b = { 0 };
+	uint64_t tracer;
+	if (!status_of(pid, tid, &b) || proc_status_uint(sb_view(&b), "TracerPid", 10, &tracer))
+		return 0;
+	return (pid_t)tracer;
+}
+
+static bool may_ptrace(void)
+{
+	CLEANUP(cleanup_sb) struct sb b = { 0 };
+	uint64_t caps;
+	return status_of(getpid(), getpid(), &b) && proc_status_uint(sb_view(&b), "CapEff", 16, &caps) == 0 &&
+	       (caps >> CAP_SYS_PTRACE_BIT & 1);
+}
+
+static int yama_scope(void)
+{
+	CLEANUP(cleanup_fd) int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
+	char c = '0';
+	if (fd < 0 || read(fd, &c, 1) != 1)
+		return 0;
+	return c - '0';
+}
+
+/* Inside a container, as far as one can tell: docker and podman leave a file, Kubernetes a variable. */
+static bool in_container(void)
+{
+	return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 || getenv("KUBERNETES_SERVICE_HOST");
+}
+
+static void user_name(uid_t uid, char *buf, size_t size)
+{
+	struct passwd *pw = getpwuid(uid);
+	if (pw)
+		snprintf(buf, size, "\"%s\"", pw->pw_name);
+	else
+		snprintf(buf, size, "%u", (unsigned)uid);
+}
+
+int refusal_perm(pid_t pid, pid_t tid, struct err *err)
+{
+	pid_t tracer = refusal_tracer(pid, tid);
+	if (tracer)
+		return refusal_traced(pid, tracer, err);
+	CLEANUP(cleanup_sb) struct sb b = { 0 };
+	if (!status_of(pid, tid, &b))
+		return refusal_gone(pid, err);
+	struct str status = sb_view(&b);
+	uint64_t uid = 0, kthread = 0;
+	bool cap = may_ptrace();
+	if (proc_status_uint(status, "Uid", 10, &uid) == 0 && (uid_t)uid != geteuid() && !cap && geteuid() != 0) {
+		char name[64], bare[64];
+		user_name((uid_t)uid, name, sizeof name);
+		err_set(err, ERR_PERM, "cannot stop process %d: it belongs to user %s", (int)pid, name);
+		struct passwd *pw = getpwuid((uid_t)uid);
+		snprintf(bare, sizeof bare, pw ? "%s" : "#%s", pw ? pw->pw_name : name);
+		if (uid)
+			err_hint(err, "sudo -u %s pysnap %d, or sudo pysnap %d", bare, (int)pid, (int)pid);
+		else
+			err_hint(err, "sudo pysnap %d", (int)pid);
+		return ERR_PERM;
+	}
+	err_set(err, ERR_PERM, "cannot stop process %d: %s", (int)pid, strerror(EPERM));
+	if (proc_status_uint(status, "Kthread", 10, &kthread) == 0 && kthread) {
+		err_why(err, "it is a thread of the kernel");
+		err_hint(err, "pgrep -af python");
+	} else if (yama_scope() == 3) {
+		err_why(err, "kernel.yama.ptrace_scope is 3: nobody may trace until the next boot");
+		err_hint(err, "sysctl kernel.yama.ptrace_scope=1 in the boot configuration, and boot");
+	} else if (cap) {
+		err_why(err, "it is in another user namespace, or a security module or seccomp filter forbids it");
+		err_hint(err, "run pysnap on the host, or where the process runs");
+	} else if (geteuid() == 0 || in_container()) {
+		err_why(err, "this container lacks CAP_SYS_PTRACE");
+		err_hint(err, "docker run --cap-add SYS_PTRACE ..., or run pysnap on the host");
+	} else if (yama_scope() > 0) {
+		err_why(err, yama_scope() == 1 ? "kernel.yama.ptrace_scope is 1: only a parent may trace"
+					       : "kernel.yama.ptrace_scope is 2: only an administrator may trace");
+		err_hint(err, "sudo pysnap %d -o snap.pz", (int)pid);
+	} else {
+		err_why(err, "it has more rights than you (set-uid, capabilities) or asked not to be read (PR_SET_DUMPABLE)");
+		err_hint(err, "sudo pysnap %d -o snap.pz", (int)pid);
+	}
+	return ERR_PERM;
+}

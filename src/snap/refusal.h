@@ -1,0 +1,16 @@
+/* Why a process may not be stopped, in words. */
+#ifndef SNAP_REFUSAL_H
+#define SNAP_REFUSAL_H
+
+#include "image/proc.h"
+
+/* Each fills err and returns its code. */
+int refusal_gone(pid_t pid, struct err *err);                 /* there is no such process */
+int refusal_ended(pid_t pid, struct err *err);                /* it ended (or became another program) while it was read */
+int refusal_traced(pid_t pid, pid_t tracer, struct err *err);
+/* The kernel refused with EPERM or EACCES; looks for the reason: other user, capability, yama, not dumpable, container. */
+int refusal_perm(pid_t pid, pid_t tid, struct err *err);
+/* The thread's tracer that is not this process; 0 if none. */
+pid_t refusal_tracer(pid_t pid, pid_t tid);
+
+#endif
