@@ -421,9 +421,11 @@ static int parse_trait(struct parser *p, struct seen *seen)
 
 static int parse(struct str text, const char *config, uint32_t version, uint8_t from, struct layout *ret, struct err *err)
 {
+	if (!text.s)
+		text = STR("");
+	if (text.len > MAX_TEXT)
+		return err_set(err, ERR_CORRUPT, "line 1: a text of more than 1 MiB");
 	struct parser p = { .pos = text.s, .end = text.s + text.len, .err = err };
-	if (!text.s || text.len > MAX_TEXT)
-		return err_set(err, ERR_CORRUPT, "line 1: %s", text.s ? "a text of more than 1 MiB" : "expected: layout VERSION");
 	int rc = parse_head(&p);
 	if (rc < 0)
 		return rc;
