@@ -394,5 +394,6 @@ struct py *build_py(struct build *b)
 	b->py = (struct py){ .img = build_image(b), .layout = b->layout, .runtime = b->runtime, .interp_head = b->interp_head,
 			     .version = version, .version_exact = true, .found_by = "symbol", .types = b->types };
 	snprintf(b->py.version_text, sizeof b->py.version_text, "%u.%u.%u", version >> 24, version >> 16 & 255, version >> 8 & 255);
+	py_index_threads(&b->py, b->arena);
 	return &b->py;
 }

@@ -45,6 +45,9 @@ struct py_options {
  */
 int py_open(struct image *img, struct modules *mods, const struct py_options *opt, struct arena *a, struct py **ret, struct err *err) MUST_CHECK;
 
+/* The image's threads by thread pointer and by id: what thread states are matched with.  py_open has done it. */
+void py_index_threads(struct py *py, struct arena *a);
+
 /* A bounded walk over a linked list; limit counts entries, mark is Brent's tortoise for cycles. */
 struct walk {
 	const struct py *py;

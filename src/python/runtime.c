@@ -115,8 +115,11 @@ static int add_given_tries(struct opening *o, struct str text, struct err *err)
 
 /* --- what a candidate has to pass --- */
 
-static void remember(struct proof *best, const struct proof *p)
+static void remember(struct opening *o, struct proof *best, const struct proof *p)
 {
+	/* Threads that point to their interpreter, linked as CPython links them: no chance, but another build of it. */
+	if (p->stage >= PROOF_TYPE)
+		o->sign = true;
 	if (p->stage > best->stage || !best->why[0])
 		*best = *p;
 }
@@ -156,7 +159,7 @@ static bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t int
 	py.interp_head = interp;
 	if (runtime && (READ(&py, runtime, PyRuntime, interp_head, &py.interp_head) < 0 || !py.interp_head)) {
 		snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
-		remember(&t->best, &p);
+		remember(o, &t->best, &p);
 		return false;
 	}
 	int rc = py_prove(&py, &o->known, t->given, &p);
@@ -173,7 +176,7 @@ static bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t int
 			o->known.exact = true;
 			version_format(p.version, o->known.text, sizeof o->known.text);
 		}
-		remember(&t->best, &p);
+		remember(o, &t->best, &p);
 		return false;
 	}
 	return accept(o, &py, t->config, found_by);
@@ -238,7 +241,7 @@ static bool attempt_self(struct opening *o, addr_t runtime, const char *found_by
 			snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
 		else if (py_prove(&py, &o->known, py.table_older, &p) == 0)
 			return accept(o, &py, config, found_by);
-		remember(&o->self, &p);
+		remember(o, &o->self, &p);
 		snprintf(o->self_name, sizeof o->self_name, "%s%s", py.layout.name, own ? " and its own offsets" : "");
 	}
 	return false;
@@ -457,11 +460,11 @@ static int tls_order(const void *a, const void *b)
 	return x->tls < y->tls ? -1 : x->tls > y->tls ? 1 : tid_order(a, b);
 }
 
-static void index_threads(struct opening *o)
+void py_index_threads(struct py *py, struct arena *a)
 {
 	const struct thread *threads;
-	size_t n = image_threads(o->img, &threads), n_tls = 0;
-	struct py_tid *by_tid = arena_alloc(o->arena, n * sizeof *by_tid + 1), *by_tls = arena_alloc(o->arena, n * sizeof *by_tls + 1);
+	size_t n = image_threads(py->img, &threads), n_tls = 0;
+	struct py_tid *by_tid = arena_alloc(a, n * sizeof *by_tid + 1), *by_tls = arena_alloc(a, n * sizeof *by_tls + 1);
 
 	for (size_t i = 0; i < n; i++) {
 		by_tid[i] = (struct py_tid){ threads[i].regs.tls, threads[i].tid };
@@ -470,10 +473,10 @@ static void index_threads(struct opening *o)
 	}
 	qsort(by_tid, n, sizeof *by_tid, tid_order);
 	qsort(by_tls, n_tls, sizeof *by_tls, tls_order);
-	o->base.by_tid = by_tid;
-	o->base.n_by_tid = n;
-	o->base.by_tls = by_tls;
-	o->base.n_by_tls = n_tls;
+	py->by_tid = by_tid;
+	py->n_by_tid = n;
+	py->by_tls = by_tls;
+	py->n_by_tls = n_tls;
 }
 
 static int give_up(struct opening *o, struct err *err)
@@ -545,7 +548,7 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 		return err_set(err, ERR_UNSUPPORTED, "pointers of %u bytes", o.width);
 	CLEANUP(cleanup_free) struct try *tries = xcalloc(TRIES_MAX, sizeof *tries);
 	o.tries = tries;
-	index_threads(&o);
+	py_index_threads(&o.base, a);
 	version_from_outside(&o);
 	if (opt->layout_text.s) {
 		int rc = add_given_tries(&o, opt->layout_text, err);

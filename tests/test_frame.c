@@ -1,0 +1,344 @@
+/* Frame chains and value stacks, under every built-in layout: whole ones, endless ones, and ones with holes. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "build_py.h"
+
+#define IDENT 0x7f0000000700u
+
+/* Runs f under every built-in layout of the machines whose memory the builder can write. */
+static void each_layout(void (*f)(const struct layout *l))
+{
+	uint32_t version;
+	const char *config;
+	unsigned n = 0;
+
+	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
+		struct layout l;
+		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
+		f(&l);
+		n++;
+	}
+	ck_assert_uint_gt(n, 0);
+}
+
+static addr_t work(struct build *b, const char *name)
+{
+	return build_code(b, &(struct build_code){ .name = name, .file = "/a/b.py", .firstlineno = 10, .units = 8, .nlocals = 1, .stacksize = 6 });
+}
+
+/* What a walk from the first thread's frame gives. */
+struct seen { struct py_frame f[64]; int n, rc; struct walk w; };
+static struct seen walk_all(struct py *py)
+{
+	struct walk interps = py_interps(py);
+	struct py_interp in;
+	ck_assert_int_eq(py_next_interp(&interps, &in), 1);
+	struct walk threads = py_threads(py, &in);
+	struct py_thread t;
+	ck_assert_int_eq(py_next_thread(&threads, &t), 1);
+	struct seen s = { .w = py_frames(py, t.frame) };
+	struct py_frame f;
+	while ((s.rc = py_next_frame(&s.w, &f)) == 1) {
+		if (s.n < 64)
+			s.f[s.n] = f;
+		s.n++;
+	}
+	ck_assert_int_eq(py_next_frame(&s.w, &f), 0);
+	return s;
+}
+
+static void chain(const struct layout *l)
+{
+	struct build *b = build_new(l);
+	addr_t t = build_thread(b, b->interp, IDENT, 100), outer = work(b, "outer"), inner = work(b, "inner");
+	bool shims = l->trait[T_owner_shim] != 255;
+
+	build_frame(b, t, &(struct build_frame){ .shim = true });
+	build_frame(b, t, &(struct build_frame){ .code = outer, .lasti = 6, .entry = true });
+	build_frame(b, t, &(struct build_frame){ .code = inner, .lasti = 0 });
+	build_frame(b, t, &(struct build_frame){ .shim = true });
+	build_frame(b, t, &(struct build_frame){ .code = inner, .lasti = 14, .entry = true });
+	build_frame(b, t, &(struct build_frame){ .code = inner, .lasti = -1, .generator = true });
+	struct seen s = walk_all(build_py(b));
+	ck_assert_int_eq(s.rc, 0);
+	struct { addr_t code; int64_t lasti; bool shim; } want[6] = { { inner, -1, false }, { inner, 14, false }, { 0, 0, true },
+		{ inner, 0, false }, { outer, 6, false }, { 0, 0, true } };
+	int k = 0;
+	for (int i = 0; i < 6; i++) {
+		if (want[i].shim && !shims)
+			continue;
+		ck_assert_msg(k < s.n, "%s: %d frames", l->name, s.n);
+		ck_assert_msg(s.f[k].shim == want[i].shim, "%s: frame %d", l->name, k);
+		if (!want[i].shim) {
+			ck_assert_msg(s.f[k].code == want[i].code, "%s: frame %d has another code", l->name, k);
+			/* Where a pointer is kept, "not started" is one before the code or its first instruction. */
+			if (want[i].lasti >= 0 || !layout_has(l, F_PyFrame_instr_ptr))
+				ck_assert_msg(s.f[k].lasti == want[i].lasti, "%s: frame %d: lasti %lld", l->name, k,
+					      (long long)s.f[k].lasti);
+			/* Frame objects are all entries; others where C called Python: 3.12 on shows that by the shim beneath. */
+			bool entry = !layout_has(l, F_PyFrame_previous) || i == 1 || i == 4;
+			ck_assert_msg(s.f[k].entry == entry, "%s: frame %d: entry %d", l->name, k, s.f[k].entry);
+		}
+		k++;
+	}
+	ck_assert_int_eq(k, s.n);
+	build_free(b);
+}
+
+START_TEST(frames_of_every_shape)
+{
+	each_layout(chain);
+}
+END_TEST
+
+static addr_t push_plain(struct build *b, addr_t t, addr_t code)
+{
+	return build_frame(b, t, &(struct build_frame){ .code = code, .lasti = 4 });
+}
+
+static void endless(const struct layout *l)
+{
+	/* A frame that points to itself; loops of 2 and 7; behind a start of 3 frames that is not part of the loop. */
+	static const int loops[] = { 1, 2, 7 };
+	for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
+		struct build *b = build_new(l);
+		addr_t t = build_thread(b, b->interp, IDENT, 100), code = work(b, "f");
+		addr_t first = push_plain(b, t, code), last = first;
+		for (int k = 1; k < loops[i]; k++)
+			last = push_plain(b, t, code);
+		for (int k = 0; k < 3; k++)
+			push_plain(b, t, code);
+		build_ptr(b, build_frame_back(b, first), last);
+		struct seen s = walk_all(build_py(b));
+		ck_assert_msg(s.rc == ERR_CORRUPT, "%s: loop of %d: %d", l->name, loops[i], s.rc);
+		ck_assert_msg(s.n >= 3 + loops[i] && s.n <= 4 * (3 + loops[i]), "%s: loop of %d: %d frames", l->name, loops[i], s.n);
+		build_free(b);
+	}
+}
+
+START_TEST(loops_end_and_are_said)
+{
+	each_layout(endless);
+}
+END_TEST
+
+static void damaged(const struct layout *l)
+{
+	struct build *b = build_new(l);
+	addr_t t = build_thread(b, b->interp, IDENT, 100), code = work(b, "f");
+	addr_t outer = push_plain(b, t, code), middle = push_plain(b, t, code);
+	push_plain(b, t, code);
+	enum py_field code_field = layout_has(l, F_PyFrame_code) ? F_PyFrame_code : F_PyFrameObject_f_code;
+
+	/* The link leads to where nothing was captured. */
+	build_ptr(b, build_frame_back(b, middle), 0x123456780);
+	struct seen s = walk_all(build_py(b));
+	ck_assert_int_eq(s.rc, ERR_FAULT);
+	ck_assert_int_eq(s.n, 2);
+	ck_assert(s.w.next == 0x123456780);
+
+	/* The link leads to zeros. */
+	build_ptr(b, build_frame_back(b, middle), build_alloc(b, 4096));
+	s = walk_all(build_py(b));
+	ck_assert_msg(s.rc == ERR_CORRUPT, "%s: %d", l->name, s.rc);
+	ck_assert_int_eq(s.n, 2);
+
+	/* The code is an int: up to 3.12 that is no frame; 3.13 on any object may be there, and it is a shim. */
+	build_ptr(b, build_frame_back(b, middle), outer);
+	build_field(b, outer, code_field, build_int(b, 5));
+	s = walk_all(build_py(b));
+	if (layout_has(l, F_PyFrame_instr_ptr)) {
+		ck_assert_int_eq(s.rc, 0);
+		ck_assert_int_eq(s.n, 3);
+		ck_assert(s.f[2].shim && s.f[2].code == 0);
+	} else {
+		ck_assert_int_eq(s.rc, ERR_CORRUPT);
+		ck_assert_int_eq(s.n, 2);
+	}
+
+	/* The code cannot be read. */
+	build_field(b, outer, code_field, 0x123456780);
+	s = walk_all(build_py(b));
+	ck_assert_int_eq(s.rc, ERR_FAULT);
+	ck_assert_int_eq(s.n, 2);
+	build_free(b);
+}
+
+START_TEST(holes_and_nonsense_end_a_walk)
+{
+	each_layout(damaged);
+}
+END_TEST
+
+/* 200,000 frames: all of them, in time that a walk with a list of those seen would not keep. */
+START_TEST(deep_stacks_are_linear)
+{
+	struct layout l;
+	uint32_t version;
+	const char *config;
+	const int deep = 200000;
+
+	ck_assert_int_eq(layout_builtin_at(0, &version, &config), 0);
+	ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
+	struct build *b = build_new(&l);
+	addr_t t = build_thread(b, b->interp, IDENT, 100), code = work(b, "f");
+	for (int i = 0; i < deep; i++)
+		push_plain(b, t, code);
+	struct py *py = build_py(b);
+	clock_t start = clock();
+	struct seen s = walk_all(py);
+	ck_assert_int_eq(s.rc, 0);
+	ck_assert_int_eq(s.n, deep);
+	ck_assert_double_lt((double)(clock() - start) / CLOCKS_PER_SEC, 5.0); /* 0.1 s; sanitizers and valgrind take their time */
+	build_free(b);
+}
+END_TEST
+
+static void stored_depth(const struct layout *l)
+{
+	struct build *b = build_new(l);
+	addr_t t = build_thread(b, b->interp, IDENT, 100);
+	addr_t one = build_int(b, 1), two = build_str(b, "two"), stack[3] = { one, 0, two };
+	build_frame(b, t, &(struct build_frame){ .code = work(b, "f"), .lasti = 4, .locals = &one, .stack = stack, .n_stack = 3 });
+	build_frame(b, t, &(struct build_frame){ .code = work(b, "g"), .lasti = 4, .locals = &one });
+	struct py *py = build_py(b);
+	struct seen s = walk_all(py);
+	addr_t got[8] = { 0 };
+	bool sure = false;
+	ck_assert_int_eq(s.n, 2);
+	ck_assert_int_eq(py_frame_stack(py, &s.f[0], got, 8, &sure), 0);
+	ck_assert(sure);
+	sure = false;
+	int n = py_frame_stack(py, &s.f[1], got, 8, &sure);
+	ck_assert_msg(n == 3, "%s: %d", l->name, n);
+	ck_assert(sure && got[0] == one && got[1] == 0 && got[2] == two);
+	/* No more than there is room for, from the bottom. */
+	got[2] = 77;
+	ck_assert_int_eq(py_frame_stack(py, &s.f[1], got, 2, &sure), 2);
+	ck_assert(got[0] == one && got[2] == 77);
+	build_free(b);
+}
+
+START_TEST(value_stack_of_a_frame_that_waits)
+{
+	each_layout(stored_depth);
+}
+END_TEST
+
+static void running_depth(const struct layout *l)
+{
+	struct build *b = build_new(l);
+	addr_t t = build_thread(b, b->interp, IDENT, 100), stack[2] = { build_int(b, 1), build_str(b, "two") };
+	/*
+	 * Units 2 to 4 are covered with depth 2, unit 6 with depth 1 and the lasti flag (Objects/exception_handling_notes.txt;
+	 * 0x80 marks an entry's start).
+	 */
+	static const uint8_t table[] = { 0x82, 3, 7, 2 << 1, 0x86, 1, 7, 1 << 1 | 1 };
+	addr_t code = build_code(b, &(struct build_code){ .name = "f", .file = "f.py", .firstlineno = 1, .units = 8, .nlocals = 1, .stacksize = 4,
+							  .exceptiontable = { table, sizeof table } });
+	static const struct { int64_t lasti; int depth; } rows[] = { { 2, 0 }, { 4, 2 }, { 8, 2 }, { 10, 0 }, { 12, 1 }, { 14, 0 } };
+	addr_t got[8];
+	bool sure = true;
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		addr_t frame = build_frame(b, t, &(struct build_frame){ .code = code, .lasti = rows[i].lasti, .stack = stack, .n_stack = 2, .executing = true });
+		int want = rows[i].depth;
+		if (layout_has(l, F_PyFrameObject_f_blockstack)) { /* the innermost of two blocks counts */
+			addr_t blocks = build_field_at(b, frame, F_PyFrameObject_f_blockstack);
+			WRITE(b, frame, PyFrameObject, f_iblock, want ? 2 : 0);
+			WRITE(b, blocks, PyTryBlock, b_level, 0);
+			WRITE(b, blocks + l->size[S_PyTryBlock], PyTryBlock, b_level, want);
+		}
+		struct py *py = build_py(b);
+		struct seen s = walk_all(py);
+		int n = py_frame_stack(py, &s.f[0], got, 8, &sure);
+		ck_assert_msg(n == want && !sure, "%s: lasti %lld: %d", l->name, (long long)rows[i].lasti, n);
+		ck_assert(n < 1 || got[0] == stack[0]);
+		ck_assert(n < 2 || got[1] == stack[1]);
+	}
+	build_free(b);
+}
+
+START_TEST(value_stack_of_a_frame_that_runs)
+{
+	each_layout(running_depth);
+}
+END_TEST
+
+static void nonsense_depth(const struct layout *l)
+{
+	struct build *b = build_new(l);
+	addr_t t = build_thread(b, b->interp, IDENT, 100), got[8];
+	addr_t frame = build_frame(b, t, &(struct build_frame){ .code = work(b, "f"), .lasti = 4, .executing = true });
+	bool sure;
+
+	/* Deeper than the code's co_stacksize, whatever says so. */
+	if (layout_has(l, F_PyFrame_stacktop))
+		WRITE(b, frame, PyFrame, stacktop, 100);
+	else if (layout_has(l, F_PyFrame_stackpointer))
+		WRITE(b, frame, PyFrame, stackpointer, frame + 0x10000 * 8);
+	else
+		WRITE(b, frame, PyFrameObject, f_iblock, 21);
+	struct py *py = build_py(b);
+	struct seen s = walk_all(py);
+	int n = py_frame_stack(py, &s.f[0], got, 8, &sure);
+	ck_assert_msg(n == ERR_CORRUPT, "%s: %d", l->name, n);
+	build_free(b);
+}
+
+START_TEST(value_stack_that_cannot_be)
+{
+	each_layout(nonsense_depth);
+}
+END_TEST
+
+/* 3.14: 3 in the low bits is an int of the interpreter's own and no object; 1 alone is NULL. */
+START_TEST(tagged_values)
+{
+	uint32_t version;
+	const char *config;
+	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
+		struct layout l;
+		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
+		if (l.trait[T_stackref] == STACKREF_PLAIN)
+			continue;
+		struct build *b = build_new(&l);
+		addr_t t = build_thread(b, b->interp, IDENT, 100), stack[3] = { build_int(b, 1), build_int(b, 2), build_int(b, 3) }, got[8];
+		addr_t frame = build_frame(b, t, &(struct build_frame){ .code = work(b, "f"), .lasti = 4, .stack = stack, .n_stack = 3 });
+		addr_t base = build_field_at(b, frame, F_PyFrame_localsplus) + l.abi.width; /* one local */
+		build_ptr(b, base, stack[0] | 1);
+		build_ptr(b, base + l.abi.width, 42 << 2 | 3);
+		build_ptr(b, base + 2 * (addr_t)l.abi.width, 1);
+		struct py *py = build_py(b);
+		struct seen s = walk_all(py);
+		bool sure;
+		ck_assert_int_eq(py_frame_stack(py, &s.f[0], got, 8, &sure), 3);
+		ck_assert(got[0] == stack[0] && got[1] == 0 && got[2] == 0);
+		build_free(b);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("frame");
+	TCase *tc = tcase_create("frame");
+	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, frames_of_every_shape);
+	tcase_add_test(tc, loops_end_and_are_said);
+	tcase_add_test(tc, holes_and_nonsense_end_a_walk);
+	tcase_add_test(tc, deep_stacks_are_linear);
+	tcase_add_test(tc, value_stack_of_a_frame_that_waits);
+	tcase_add_test(tc, value_stack_of_a_frame_that_runs);
+	tcase_add_test(tc, value_stack_that_cannot_be);
+	tcase_add_test(tc, tagged_values);
+	suite_add_tcase(s, tc);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}

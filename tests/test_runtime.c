@@ -1,0 +1,498 @@
+/*
+ * Finding a Python and proving its layout, interpreters, threads and what they are called: under every built-in layout,
+ * with the ways to it there are, and with what must not be taken for it.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "build_py.h"
+#include "python/prove.h"
+
+#define IDENT 0x7f0000000700u
+
+static void each_layout(void (*f)(const struct layout *l, const char *config))
+{
+	uint32_t version;
+	const char *config;
+	unsigned n = 0;
+
+	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
+		struct layout l;
+		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
+		f(&l, config);
+		n++;
+	}
+	ck_assert_uint_gt(n, 0);
+}
+
+static addr_t work(struct build *b)
+{
+	return build_code(b, &(struct build_code){ .name = "work", .file = "/a/b.py", .firstlineno = 10, .units = 8, .nlocals = 1, .stacksize = 4 });
+}
+
+/* Two threads with a frame each. */
+static struct build *two_threads(const struct layout *l, addr_t *threads)
+{
+	struct build *b = build_new(l);
+	addr_t code = work(b);
+
+	for (int i = 0; i < 2; i++) {
+		threads[i] = build_thread(b, b->interp, IDENT + 0x1000 * (uint64_t)i, 100 + i);
+		build_frame(b, threads[i], &(struct build_frame){ .code = code, .lasti = 4 });
+	}
+	return b;
+}
+
+static struct py *open_image(struct build *b, struct image *img, const struct py_options *opt)
+{
+	struct py *py = NULL;
+	struct err err = { 0 };
+	int rc = py_open(img, NULL, opt, b->arena, &py, &err);
+
+	ck_assert_msg(rc == 0, "%s: %s", b->layout.name, err.msg);
+	ck_assert_ptr_nonnull(py);
+	return py;
+}
+
+static void search(const struct layout *l, const char *config)
+{
+	addr_t threads[2];
+	struct build *b = two_threads(l, threads);
+	struct py *py = open_image(b, build_image(b), NULL);
+
+	/* No symbol and no file: the cookie where there is one, else the threads' pointers. */
+	ck_assert_str_eq(py->found_by, layout_has(l, F_PyDebugOffsets_cookie) ? "cookie" : "search");
+	ck_assert_str_eq(py->layout.name, l->name);
+	ck_assert(py->interp_head == b->interp);
+	ck_assert(!layout_has(l, F_PyInterp_runtime) || py->runtime == b->runtime);
+	ck_assert(py->version_exact && py->version >> 16 == l->version >> 16 && !py->table_older);
+	ck_assert(py->types.type == b->types.type && py->types.code == b->types.code && py->types.function == b->types.function);
+	ck_assert(py->types.str == b->types.str && py->types.dict == b->types.dict && py->types.none == b->types.none);
+	ck_assert_int_eq(py->self_differ, 0);
+	ck_assert((py->self_taken > 20) == layout_has(l, F_PyDebugOffsets_cookie));
+	build_free(b);
+}
+
+START_TEST(found_without_symbols)
+{
+	each_layout(search);
+}
+END_TEST
+
+static void hinted(const struct layout *l, const char *config)
+{
+	addr_t threads[2];
+	struct build *b = two_threads(l, threads);
+	struct py *py = open_image(b, build_image(b), &(struct py_options){ .hint_runtime = b->runtime });
+
+	ck_assert_str_eq(py->found_by, "hint");
+	ck_assert(py->runtime == b->runtime);
+	/* A wrong hint costs nothing. */
+	py = open_image(b, build_image(b), &(struct py_options){ .hint_runtime = b->sysdict });
+	ck_assert_str_ne(py->found_by, "hint");
+	/* What is found by a version given by hand. */
+	py = open_image(b, build_image(b), &(struct py_options){ .python_version = l->version });
+	ck_assert_str_eq(py->layout.name, l->name);
+	build_free(b);
+}
+
+START_TEST(hints_are_verified)
+{
+	each_layout(hinted);
+}
+END_TEST
+
+/* 3.8's interpreters do not know their runtime: its interpreters.main is looked for in the data of ELF files. */
+static void runtime_in_data(const struct layout *l, const char *config)
+{
+	addr_t threads[2];
+	struct build *b = two_threads(l, threads);
+	build_gil(b, b->interp, threads[0]);
+	struct image *img = build_image(b);
+	const struct segment *segs;
+	size_t n = image_segments(img, &segs);
+	addr_t start = 0, end = 0;
+	for (size_t i = 0; i < n; i++)
+		if (segs[i].start == BUILD_HEAP) {
+			start = segs[i].start;
+			end = segs[i].start + segs[i].size;
+		}
+	struct mapping *m = image_add_mapping(img);
+	m->start = start;
+	m->end = end;
+	m->path = (struct blob){ (const uint8_t *)"/usr/lib/libx.so", 16 };
+	image_settle(img);
+	struct py *py = open_image(b, img, NULL);
+	ck_assert(py->runtime == b->runtime);
+	struct walk w = py_interps(py);
+	struct py_interp in;
+	ck_assert_int_eq(py_next_interp(&w, &in), 1);
+	ck_assert(in.gil_known && in.gil_locked && in.gil_holder == threads[0]);
+	build_free(b);
+}
+
+START_TEST(runtime_is_found_in_the_data_of_a_file)
+{
+	each_layout(runtime_in_data);
+}
+END_TEST
+
+/* Under the table of a version, a process that says it is another minor version is refused, and the message names it. */
+static void other_minor(const struct layout *l, const char *config)
+{
+	addr_t threads[2];
+	struct layout other = *l;
+	struct err err = { 0 };
+	struct py *py = NULL;
+
+	if (layout_has(l, F_PyDebugOffsets_cookie))
+		other.offset[F_PyDebugOffsets_cookie] = -1; /* the builder then writes none */
+	other.version = (l->version & 0xff00ffffu) | 0x00500000 | 0x0700; /* 3.80.7 */
+	struct build *b = two_threads(&other, threads);
+	int rc = py_open(build_image(b), NULL, &(struct py_options){ .hint_runtime = b->runtime }, b->arena, &py, &err);
+	ck_assert_int_eq(rc, ERR_UNSUPPORTED);
+	ck_assert_ptr_null(py);
+	char want[64];
+	snprintf(want, sizeof want, "no layout fits this Python 3.80.%u (tried: ", other.version >> 8 & 255);
+	ck_assert_msg(!strncmp(err.msg, want, strlen(want)), "%s", err.msg);
+	snprintf(want, sizeof want, "%s: sys.hexversion says 3.80.%u", l->name, other.version >> 8 & 255);
+	ck_assert_msg(strstr(err.msg, want) != NULL, "%s", err.msg);
+	ck_assert_str_ne(err.hint, "");
+	build_free(b);
+}
+
+START_TEST(another_minor_version_is_refused)
+{
+	each_layout(other_minor);
+}
+END_TEST
+
+/* 3.13 and later without a table: the newest table and the process's own offsets, and that is said. */
+START_TEST(newer_than_any_table)
+{
+	uint32_t version;
+	const char *config;
+	struct layout l;
+	addr_t threads[2];
+
+	ck_assert_int_eq(layout_builtin_at(0, &version, &config), 0);
+	ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
+	if (!layout_has(&l, F_PyDebugOffsets_cookie))
+		return;
+	l.version = (l.version & 0xff00ffffu) | 0x001e0000; /* 3.30 */
+	struct build *b = two_threads(&l, threads);
+	struct py *py = open_image(b, build_image(b), NULL);
+	ck_assert(py->table_older);
+	ck_assert_str_eq(py->version_text, "3.30.0");
+	build_free(b);
+}
+END_TEST
+
+/* One thing wrong at a time: each check of the proof says its own words. */
+enum wrong { WRONG_TYPE, WRONG_INTERP, WRONG_PREV, WRONG_VERSION, WRONG_CODE, WRONG_COUNT };
+static void wrongs(const struct layout *l, const char *config)
+{
+	static const char *const words[WRONG_COUNT] = { "type(type) is not type", "points to another interpreter", "is not linked both ways",
+		"sys has no hexversion", "has no code object" };
+
+	for (int i = 0; i < WRONG_COUNT; i++) {
+		addr_t threads[2], dict;
+		struct build *b = two_threads(l, threads);
+		struct err err = { 0 };
+		struct py *py = NULL;
+		build_settle(b);
+		switch (i) {
+		case WRONG_TYPE:
+			WRITE(b, b->types.type, PyObject, ob_type, b->types.str);
+			break;
+		case WRONG_INTERP:
+			WRITE(b, threads[1], PyThread, interp, b->interp + 16);
+			break;
+		case WRONG_PREV:
+			WRITE(b, threads[0], PyThread, prev, threads[0]);
+			break;
+		case WRONG_VERSION:
+			dict = build_dict(b, BUILD_DICT);
+			WRITE(b, b->interp, PyInterp, sysdict, dict);
+			break;
+		default:
+			for (int k = 0; k < 2; k++) {
+				addr_t frame = layout_has(l, F_PyThread_current_frame) ? build_field_get(b, threads[k], F_PyThread_current_frame) :
+					layout_has(l, F_PyCFrame_current_frame) ?
+					build_field_get(b, build_field_get(b, threads[k], F_PyThread_cframe), F_PyCFrame_current_frame) :
+					build_field_get(b, threads[k], F_PyThread_frame);
+				build_field(b, frame, layout_has(l, F_PyFrame_code) ? F_PyFrame_code : F_PyFrameObject_f_code, 0);
+			}
+		}
+		struct image *img = build_image(b);
+		struct mapping *m = image_add_mapping(img); /* a sign of Python */
+		*m = (struct mapping){ .start = 0x1000, .end = 0x2000, .path = { (const uint8_t *)"/lib/libpython3.so", 18 } };
+		image_settle(img);
+		int rc = py_open(img, NULL, &(struct py_options){ .hint_runtime = b->runtime, .python_version = l->version }, b->arena,
+				 &py, &err);
+		/* The cookie and debug offsets tell the version without sys, as late in Py_Finalize. */
+		if (i == WRONG_VERSION && layout_has(l, F_PyDebugOffsets_cookie)) {
+			ck_assert_int_eq(rc, 0);
+		} else {
+			ck_assert_msg(rc == ERR_UNSUPPORTED, "%s: %s: %d", l->name, words[i], rc);
+			ck_assert_msg(strstr(err.msg, words[i]) != NULL, "%s: %s", words[i], err.msg);
+		}
+		build_free(b);
+	}
+}
+
+START_TEST(a_failed_proof_says_why)
+{
+	each_layout(wrongs);
+}
+END_TEST
+
+START_TEST(nothing_of_python)
+{
+	struct abi abi = { 62, 8, false };
+	struct image *img = image_new(abi);
+	struct arena *a = arena_new();
+	uint64_t *words = arena_alloc(a, 4096);
+	struct thread *t = image_add_thread(img);
+	struct py *py = NULL;
+	struct err err = { 0 };
+
+	/* Its thread pointer is there, as in every program, and leads nowhere. */
+	t->tid = 7;
+	t->regs.tls = IDENT;
+	for (int i = 0; i < 512; i++)
+		words[i] = i % 3 ? 0x10000 + 8 * (uint64_t)i : IDENT;
+	struct bytes *mem = bytes_from_memory(words, 4096, "memory");
+	image_own_bytes(img, mem);
+	struct segment seg = { .start = 0x10000, .size = 4096, .prot = 3 };
+	(void)seg;
+	image_settle(img);
+	ck_assert_int_eq(py_open(img, NULL, NULL, a, &py, &err), ERR_NOPYTHON);
+	ck_assert_ptr_null(py);
+	ck_assert_str_ne(err.why, "");
+	image_close(img);
+	arena_free(a);
+}
+END_TEST
+
+static void lists(const struct layout *l, const char *config)
+{
+	struct build *b = build_new(l);
+	addr_t sub = build_interp(b, 1), code = work(b);
+	addr_t one = build_thread(b, b->interp, IDENT, 100);
+	addr_t two = build_thread(b, b->interp, IDENT + 0x1000, 0);
+	addr_t other = build_thread(b, sub, IDENT, 100);
+	build_frame(b, one, &(struct build_frame){ .code = code, .lasti = 4 });
+	build_gil(b, b->interp, one);
+	struct py *py = build_py(b);
+	struct walk w = py_interps(py), t;
+	struct py_interp in;
+	struct py_thread th;
+
+	/* The newest first; the main one is known as such. */
+	ck_assert_int_eq(py_next_interp(&w, &in), 1);
+	ck_assert(in.addr == sub && in.id == 1 && !in.main);
+	t = py_threads(py, &in);
+	ck_assert_int_eq(py_next_thread(&t, &th), 1);
+	ck_assert_msg(th.addr == other && th.interp == sub && th.tid == 100, "%s: tid %d", l->name, th.tid);
+	ck_assert_msg(!th.frame && !th.holds_gil, "%s: frame 0x%llx", l->name, (unsigned long long)th.frame);
+	ck_assert_int_eq(py_next_thread(&t, &th), 0);
+	ck_assert_int_eq(py_next_interp(&w, &in), 1);
+	ck_assert(in.addr == b->interp && in.id == 0 && in.main);
+	ck_assert(in.gil_known && in.gil_locked && in.gil_holder == one);
+	t = py_threads(py, &in);
+	ck_assert_int_eq(py_next_thread(&t, &th), 1);
+	ck_assert(th.addr == two && th.ident == IDENT + 0x1000 && th.tid == 0 && th.stale && !th.holds_gil);
+	ck_assert_int_eq(py_next_thread(&t, &th), 1);
+	ck_assert(th.addr == one && th.ident == IDENT && th.tid == 100 && !th.stale && th.holds_gil && th.frame);
+	ck_assert_int_eq(py_next_thread(&t, &th), 0);
+	ck_assert_int_eq(py_next_thread(&t, &th), 0);
+	ck_assert_int_eq(py_next_interp(&w, &in), 0);
+
+	build_gil(b, b->interp, 0);
+	py = build_py(b);
+	w = py_interps(py);
+	while (py_next_interp(&w, &in) == 1)
+		if (in.main)
+			ck_assert(in.gil_known && !in.gil_locked && !in.gil_holder);
+	build_free(b);
+}
+
+START_TEST(interpreters_and_threads)
+{
+	each_layout(lists);
+}
+END_TEST
+
+/* A thread list that loops, that leads nowhere, and that leads into another interpreter's. */
+static void broken_lists(const struct layout *l, const char *config)
+{
+	struct build *b = build_new(l);
+	addr_t t[5], sub = build_interp(b, 1), foreign = build_thread(b, sub, IDENT, 0);
+	for (int i = 0; i < 5; i++)
+		t[i] = build_thread(b, b->interp, IDENT + 0x1000 * (uint64_t)i, 100 + i);
+	const struct { addr_t next; int rc; int min, max; } rows[] = {
+		{ t[0], ERR_CORRUPT, 5, 20 }, { t[4], ERR_CORRUPT, 5, 20 }, { t[2], ERR_CORRUPT, 5, 20 },
+		{ 0x123456780, ERR_FAULT, 5, 5 }, { foreign, ERR_CORRUPT, 5, 5 }, { t[0] + 8, ERR_CORRUPT, 5, 5 },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		WRITE(b, t[0], PyThread, next, rows[i].next);
+		struct py *py = build_py(b);
+		struct py_interp in = { .addr = b->interp };
+		struct walk w = py_threads(py, &in);
+		struct py_thread th;
+		int n = 0, rc;
+		while ((rc = py_next_thread(&w, &th)) == 1)
+			n++;
+		ck_assert_msg(rc == rows[i].rc && n >= rows[i].min && n <= rows[i].max, "%s: row %zu: %d after %d", l->name, i, rc, n);
+		ck_assert_int_eq(py_next_thread(&w, &th), 0);
+	}
+	/* The interpreter itself cannot be read: the first step says so. */
+	struct py *py = build_py(b);
+	struct py_interp in = { .addr = 0x123456780 };
+	struct walk w = py_threads(py, &in);
+	struct py_thread th;
+	ck_assert_int_eq(py_next_thread(&w, &th), ERR_FAULT);
+	ck_assert_int_eq(py_next_thread(&w, &th), 0);
+	/* Interpreters that loop. */
+	WRITE(b, b->interp, PyInterp, next, sub);
+	py = build_py(b);
+	w = py_interps(py);
+	int n = 0, rc;
+	while ((rc = py_next_interp(&w, &in)) == 1)
+		n++;
+	ck_assert_msg(rc == ERR_CORRUPT && n >= 2 && n <= 8, "%s: %d after %d", l->name, rc, n);
+	build_free(b);
+}
+
+START_TEST(broken_lists_end)
+{
+	each_layout(broken_lists);
+}
+END_TEST
+
+struct names { int n; uint64_t ident[4]; char name[4][64]; };
+static void got_name(void *arg, uint64_t ident, struct str name)
+{
+	struct names *got = arg;
+	if (got->n < 4) {
+		got->ident[got->n] = ident;
+		snprintf(got->name[got->n], sizeof got->name[0], STR_FMT, STR_ARG(name));
+	}
+	got->n++;
+}
+
+static void names(const struct layout *l, const char *config)
+{
+	addr_t threads[2];
+	struct build *b = two_threads(l, threads);
+	struct py *py = build_py(b);
+	struct py_interp in = { .addr = b->interp };
+	struct names got = { 0 };
+
+	/* threading was never imported. */
+	ck_assert_int_eq(py_thread_names(py, &in, b->arena, got_name, &got), ERR_ABSENT);
+	ck_assert_int_eq(got.n, 0);
+	build_thread_name(b, b->interp, IDENT, "MainThread");
+	build_thread_name(b, b->interp, IDENT + 0x1000, "na\xc3\xafve-\xe7\xb7\x9a\xe7\xa8\x8b \xf0\x9f\x90\x8d");
+	py = build_py(b);
+	int rc = py_thread_names(py, &in, b->arena, got_name, &got);
+	ck_assert_msg(rc == 2 && got.n == 2, "%s: %d", l->name, rc);
+	ck_assert(got.ident[0] == IDENT && got.ident[1] == IDENT + 0x1000);
+	ck_assert_str_eq(got.name[0], "MainThread");
+	ck_assert_str_eq(got.name[1], "na\xc3\xafve-\xe7\xb7\x9a\xe7\xa8\x8b \xf0\x9f\x90\x8d");
+	struct str argv, executable;
+	py_argv(py, &in, b->arena, &argv, &executable);
+	ck_assert_msg(str_is(argv, "prog.py -x"), STR_FMT, STR_ARG(argv));
+	ck_assert_msg(str_is(executable, "/usr/bin/python3"), STR_FMT, STR_ARG(executable));
+	uint64_t ident;
+	if (layout_has(l, F_PyRuntime_main_thread)) {
+		WRITE(b, b->runtime, PyRuntime, main_thread, IDENT);
+		ck_assert_int_eq(py_main_ident(build_py(b), &ident), 0);
+		ck_assert_uint_eq(ident, IDENT);
+	}
+	build_free(b);
+}
+
+START_TEST(what_the_program_calls_itself)
+{
+	each_layout(names);
+}
+END_TEST
+
+/* 1,000 threads: found by search and walked, well within what a look through all threads for each would take. */
+static void many(const struct layout *l, const char *config)
+{
+	struct build *b = build_new(l);
+	addr_t code = work(b);
+	for (unsigned i = 0; i < 1000; i++) {
+		addr_t t = build_thread(b, b->interp, IDENT + 0x1000 * (uint64_t)i, (pid_t)(100 + i));
+		build_frame(b, t, &(struct build_frame){ .code = code, .lasti = 4 });
+	}
+	struct image *img = build_image(b);
+	clock_t start = clock();
+	struct py *py = open_image(b, img, NULL);
+	struct py_interp in = { .addr = b->interp };
+	struct walk w = py_threads(py, &in);
+	struct py_thread th;
+	int n = 0, rc, stale = 0;
+	while ((rc = py_next_thread(&w, &th)) == 1) {
+		n++;
+		stale += th.stale || th.tid < 100;
+	}
+	ck_assert_int_eq(rc, 0);
+	ck_assert_int_eq(n, 1000);
+	ck_assert_int_eq(stale, 0);
+	ck_assert_double_lt((double)(clock() - start) / CLOCKS_PER_SEC, 2.0); /* 5 ms; sanitizers and valgrind take their time */
+	build_free(b);
+}
+
+START_TEST(a_thousand_threads)
+{
+	each_layout(many);
+}
+END_TEST
+
+START_TEST(versions_as_text)
+{
+	static const struct { uint32_t version; const char *text; } rows[] = {
+		{ 0x030c01f0, "3.12.1" }, { 0x030e00c2, "3.14.0rc2" }, { 0x030d00b4, "3.13.0b4" }, { 0x030f00a1, "3.15.0a1" }, { 0x020712f0, "2.7.18" },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char text[32];
+		version_format(rows[i].version, text, sizeof text);
+		ck_assert_str_eq(text, rows[i].text);
+		ck_assert_uint_eq(version_parse(rows[i].text), rows[i].version);
+	}
+	static const char *const bad[] = { "", "3", "4.1.2", "x", "3.", "3.999.1" };
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		ck_assert_msg(version_parse(bad[i]) == 0, "%s", bad[i]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("runtime");
+	TCase *tc = tcase_create("runtime");
+	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, found_without_symbols);
+	tcase_add_test(tc, hints_are_verified);
+	tcase_add_test(tc, runtime_is_found_in_the_data_of_a_file);
+	tcase_add_test(tc, another_minor_version_is_refused);
+	tcase_add_test(tc, newer_than_any_table);
+	tcase_add_test(tc, a_failed_proof_says_why);
+	tcase_add_test(tc, nothing_of_python);
+	tcase_add_test(tc, interpreters_and_threads);
+	tcase_add_test(tc, broken_lists_end);
+	tcase_add_test(tc, what_the_program_calls_itself);
+	tcase_add_test(tc, a_thousand_threads);
+	tcase_add_test(tc, versions_as_text);
+	suite_add_tcase(s, tc);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
