@@ -377,6 +377,38 @@ static bool place_by_file(struct mod *m, const struct elf_head *h)
 	return false;
 }
 
+/*
+ * Is the file's dynamic section the one in memory, but for what the linker writes there?  Sizes and addresses in it
+ * differ from build to build.  Where memory has lost it, or the file has none, there is nothing to compare.
+ */
+static bool dynamic_agrees(struct mod *m, const struct elf_source *file, const struct elf_head *h)
+{
+	struct image *img = m->mods->img;
+	const uint8_t w = image_abi(img)->width;
+	if (!h->dynamic.memsz || h->dynamic.filesz > 2ull * w * 512)
+		return true;
+	for (uint64_t at = 0; at + 2ull * w <= h->dynamic.filesz; at += 2ull * w) {
+		uint8_t buf[16];
+		uint64_t tag = 0, value = 0, mem_tag = 0, mem_value = 0;
+		addr_t mem = m->pub.bias + h->dynamic.vaddr + at;
+		if (file->read(file->ctx, h->dynamic.offset + at, buf, 2u * w) < 0)
+			return false;
+		struct cursor c = cursor_of(buf, 2u * w, h->abi.big_endian);
+		if (cursor_uint(&c, w, &tag) < 0 || cursor_uint(&c, w, &value) < 0)
+			return false;
+		if (image_read_ptr(img, mem, &mem_tag) < 0 || image_read_ptr(img, mem + w, &mem_value) < 0)
+			return true;
+		if (tag != mem_tag)
+			return false;
+		bool written = tag == DT_DEBUG || tag == DT_MIPS_RLD_MAP || tag == DT_MIPS_RLD_MAP_REL;
+		if (!written && mem_value != value && mem_value != ((value + m->pub.bias) & (w == 8 ? UINT64_MAX : UINT32_MAX)))
+			return false;
+		if (tag == DT_NULL)
+			break;
+	}
+	return true;
+}
+
 static uint8_t symbols_of(const struct elf_source *src, const struct elf_head *h)
 {
 	struct elf_section s;
@@ -411,6 +443,7 @@ static void take_file(struct mod *m, const struct elf_head *h, const struct cand
 
 static void find_file(struct mod *m)
 {
+	bool disk_asked = false;
 	for (unsigned nth = 0; nth < MAX_CANDIDATES && !m->pub.file && !m->pub.vdso; nth++) {
 		struct candidate c;
 		CLEANUP(cleanup_fd) int fd = opener_elf(m->mods->opener, m->pub.path, m->pub.exe, nth, &c);
@@ -427,19 +460,25 @@ static void find_file(struct mod *m)
 			if (n == (int)want->len && memcmp(id, want->p, want->len) == 0) {
 				take_file(m, &head, &c, nth, fd);
 			} else if (!m->pub.disk_path) {
+				disk_asked = c.asked;
 				m->pub.disk_path = c.path;
 				if (n > 0)
 					m->pub.disk_build_id = (struct blob){ arena_dup(m->mods->arena, id, (size_t)n), (size_t)n };
 			}
 		} else if (c.asked) {
+			struct module before = m->pub;
 			bool fits = m->head ? pieces_fit(m, &head, m->pub.bias) : place_by_file(m, &head);
-			if (fits)
+			if (fits && dynamic_agrees(m, &src, &head))
 				take_file(m, &head, &c, nth, fd);
+			else
+				m->pub = before;
 		}
 	}
-	if (m->pub.file) {
+	if (m->pub.file && !disk_asked) {
 		m->pub.disk_path = NULL;
 		m->pub.disk_build_id = (struct blob){ 0 };
+	} else if (m->pub.file) {
+		; /* the user named another one: that is still to be said */
 	} else if (dynamic_readable(m)) {
 		m->pub.symbols = SYMBOLS_DYNSYM;
 	} else if (m->pub.disk_path) {

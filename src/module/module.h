@@ -8,9 +8,9 @@ enum symbols { SYMBOLS_NONE, SYMBOLS_DYNSYM, SYMBOLS_FULL, SYMBOLS_MISMATCH };
 struct module {
 	struct blob path;         /* as in the file note, or from the link map */
 	struct blob build_id;     /* from the image; len 0 if not known */
-	struct blob disk_build_id;/* of the file on disk when it differs (then that file is not used) */
-	const char *disk_path;    /* where that other file is */
 	const char *file;         /* the file on disk that is used; NULL if none */
+	const char *disk_path;    /* one with another build-id, so not used; NULL if none, or if a better one was found by itself */
+	struct blob disk_build_id;/* of disk_path; len 0: it has none */
 	addr_t start, end, bias;  /* end includes .bss; bias: what is added to a symbol's value */
 	uint8_t symbols;          /* enum symbols */
 	bool headers_in_image;    /* its ELF header and program headers can be read */
@@ -22,7 +22,7 @@ struct module {
 struct modules;
 
 /*
- * Borrows img and where (may be NULL: no files) until modules_close, which comes before image_close.  Also lays file
+ * Borrows img and the texts of where (NULL: no files) until modules_close, which comes before image_close.  Also lays file
  * pages that the image left out beneath it: only from a file with the same build-id, or one that the user named; they are
  * read when asked for.  Always succeeds but for memory; an image without modules has an empty list.
  */

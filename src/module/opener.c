@@ -31,18 +31,16 @@ struct source {
 };
 
 struct opener {
-	const struct search *where;
+	struct search where;
 	struct arena *arena;
 	uint64_t total;          /* bytes of sources kept */
 	struct source *bucket[BUCKETS];
 };
 
-static const struct search nowhere = { .no_files = true };
-
 struct opener *opener_new(const struct search *where)
 {
 	struct opener *o = xcalloc(1, sizeof *o);
-	o->where = where ? where : &nowhere;
+	o->where = where ? *where : (struct search){ .no_files = true };
 	o->arena = arena_new();
 	return o;
 }
@@ -240,7 +238,7 @@ static char *clean_path(struct arena *a, struct blob path)
 
 int opener_elf(struct opener *o, struct blob path, bool exe, unsigned nth, struct candidate *ret)
 {
-	const struct search *w = o->where;
+	const struct search *w = &o->where;
 	if (w->no_files)
 		return ERR_ABSENT;
 	const char *root = NULL, *open_as = NULL, *shown = NULL;
@@ -281,7 +279,7 @@ static bool is_source(struct str path)
 /* OLD=NEW, where OLD is the whole path or a folder of it. */
 static struct str map_source(struct opener *o, struct str path)
 {
-	const char *const *m = o->where->source_map;
+	const char *const *m = o->where.source_map;
 	for (; m && m[0] && m[1]; m += 2) {
 		size_t n = strlen(m[0]);
 		if (!str_starts(path, m[0]))
@@ -385,7 +383,7 @@ static enum encoding find_encoding(struct blob text)
 
 static int load_source(struct opener *o, struct source *s)
 {
-	if (o->where->no_files)
+	if (o->where.no_files)
 		return ERR_ABSENT;
 	struct str path = map_source(o, s->path);
 	if (!is_source(s->path) || !is_source(path))
@@ -397,8 +395,8 @@ static int load_source(struct opener *o, struct source *s)
 		return ERR_ABSENT;
 	struct stat st;
 	int fd = ERR_GONE;
-	if (o->where->sysroot && path.s == s->path.s)
-		fd = open_regular(o->where->sysroot, clean, OPENER_SOURCE_MAX, &st);
+	if (o->where.sysroot && path.s == s->path.s)
+		fd = open_regular(o->where.sysroot, clean, OPENER_SOURCE_MAX, &st);
 	if (fd == ERR_GONE)
 		fd = open_regular(NULL, clean, OPENER_SOURCE_MAX, &st);
 	if (fd < 0)

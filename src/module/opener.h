@@ -16,7 +16,7 @@ struct search {
 	bool no_files;                   /* open nothing: for tests and for images from elsewhere */
 };
 struct opener;
-struct opener *opener_new(const struct search *where);   /* borrows where; NULL: no_files */
+struct opener *opener_new(const struct search *where);   /* borrows what where points to; NULL: no_files */
 void opener_free(struct opener *o);                      /* takes NULL */
 
 enum { OPENER_ELF_MAX = 1 << 30, OPENER_SOURCE_MAX = 16 << 20, OPENER_SOURCES_MAX = 256 << 20 };

@@ -1,0 +1,369 @@
+/* Names to addresses and back, from the tables in the image and those in files; hostile tables. */
+#include <check.h>
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "build_so.h"
+#include "module/module.h"
+
+static const struct so_symbol symbols[] = {
+	{ "_PyRuntime", SO_RUNTIME, 0x100, false, true },
+	{ "PyEval_Go", SO_TEXT + 0x10, 0x20, true, true },
+	{ "__libc_thing", SO_TEXT + 0x100, 0x40, true, true },
+	{ "thing", SO_TEXT + 0x100, 0x40, true, true },
+	{ "outer", SO_TEXT + 0x200, 0x100, true, true },
+	{ "inner", SO_TEXT + 0x240, 0x10, true, true },
+	{ "assembly", SO_TEXT + 0x400, 0, true, true },
+	{ "hidden", SO_TEXT + 0x600, 0x20, true, false },
+	{ "outside", 0x7fff0000, 0x20, true, true },
+};
+enum { N_SYMS = sizeof symbols / sizeof *symbols };
+
+static char path[64], second[64];
+
+static void make_files(void)
+{
+	strcpy(path, "/tmp/test_symbol.XXXXXX");
+	strcpy(second, "/tmp/test_symbol.XXXXXX");
+	close(mkstemp(path));
+	close(mkstemp(second));
+}
+
+static void remove_files(void)
+{
+	unlink(path);
+	unlink(second);
+}
+
+static void write_file(const char *to, const uint8_t *p)
+{
+	FILE *f = fopen(to, "w");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_uint_eq(fwrite(p, 1, SO_FILE, f), SO_FILE);
+	ck_assert_int_eq(fclose(f), 0);
+}
+
+static struct build_elf *core_of(const char *abi)
+{
+	struct build_elf *b = build_elf_new(abi);
+	build_elf_thread(b, 100, 0x10000, 0x70000100);
+	build_elf_memory(b, 0x70000000, 0x1000, 3);
+	return b;
+}
+
+static struct modules *open_modules(struct image *img, bool files)
+{
+	struct modules *mods;
+	struct search where = { .no_files = !files };
+	ck_assert_int_eq(modules_open(img, &where, &mods, NULL), 0);
+	return mods;
+}
+
+static void want_symbol(struct modules *mods, const char *name, addr_t want, const char *want_how)
+{
+	addr_t at = 1;
+	uint64_t size = 1;
+	const char *how = "";
+	int rc = modules_symbol(mods, name, &at, &size, &how);
+	if (!want) {
+		ck_assert_msg(rc == ERR_ABSENT && at == 1 && size == 1, "%s: %d at 0x%llx", name, rc, (unsigned long long)at);
+		return;
+	}
+	ck_assert_msg(rc == 0 && at == want, "%s: %d at 0x%llx, want 0x%llx", name, rc, (unsigned long long)at, (unsigned long long)want);
+	ck_assert_str_eq(how, want_how);
+}
+
+static void want_name(struct modules *mods, addr_t pc, const char *want, uint64_t want_off)
+{
+	struct str name = { 0 };
+	uint64_t off = 0;
+	int rc = modules_name(mods, pc, &name, &off);
+	if (!want) {
+		ck_assert_msg(rc == ERR_ABSENT && !name.s, "0x%llx: %d " STR_FMT, (unsigned long long)pc, rc, STR_ARG(name));
+		return;
+	}
+	ck_assert_msg(rc == 0 && str_is(name, want) && off == want_off, "0x%llx: %d " STR_FMT "+0x%llx", (unsigned long long)pc, rc,
+		      STR_ARG(name), (unsigned long long)off);
+}
+
+static const char *const abis[] = { "x86_64", "i386", "aarch64", "ppc64", "s390x", "arm" };
+enum { N_ABIS = sizeof abis / sizeof *abis };
+
+/* _i: machine, which hash tables, relocated by the linker or not, PIE or not.  All from the image alone. */
+START_TEST(in_the_image)
+{
+	const int hash = _i % 3, relocated = _i / 3 % 2, pie = _i / 6 % 2;
+	struct build_elf *b = core_of(abis[_i / 12]);
+	const addr_t base = pie ? 0 : 0x400000, bias = pie ? 0x50000000 : 0, at = base + bias;
+	struct build_so so = { .abi = *build_elf_abi(b), .base = base, .symbols = symbols, .n_symbols = N_SYMS,
+		.no_gnu_hash = hash == 1, .no_sysv_hash = hash == 2, .stripped = true };
+	uint8_t *file = build_so(&so);
+	build_so_map(b, &so, file, bias, "/nowhere/libx.so", (SO_USUAL & ~SO_RELOCATED) | SO_READ_ONLY | (relocated ? SO_RELOCATED : 0));
+	struct image *img = build_elf_open(b);
+	struct modules *mods = open_modules(img, false);
+	uint64_t size;
+	addr_t got;
+	want_symbol(mods, "_PyRuntime", at + SO_RUNTIME, "dynamic");
+	ck_assert_int_eq(modules_symbol(mods, "_PyRuntime", &got, &size, NULL), 0);
+	ck_assert_uint_eq(size, 0x100);
+	for (size_t i = 0; i < N_SYMS - 2; i++)
+		want_symbol(mods, symbols[i].name, at + symbols[i].value, "dynamic");
+	want_symbol(mods, "hidden", 0, NULL);
+	want_symbol(mods, "outside", 0, NULL);
+	want_symbol(mods, "_PyRuntim", 0, NULL);
+	want_symbol(mods, "_PyRuntime2", 0, NULL);
+	want_symbol(mods, "", 0, NULL);
+	want_name(mods, at + SO_TEXT + 0x10, "PyEval_Go", 0);
+	want_name(mods, at + SO_TEXT + 0x2f, "PyEval_Go", 0x1f);
+	want_name(mods, at + SO_TEXT + 0x30, NULL, 0);
+	want_name(mods, at + SO_TEXT, NULL, 0);
+	want_name(mods, at + SO_TEXT + 0x108, "thing", 8);
+	want_name(mods, at + SO_TEXT + 0x230, "outer", 0x30);
+	want_name(mods, at + SO_TEXT + 0x241, "inner", 1);
+	want_name(mods, at + SO_TEXT + 0x251, "outer", 0x51);
+	want_name(mods, at + SO_TEXT + 0x410, "assembly", 0x10);
+	want_name(mods, at + SO_RUNTIME, "assembly", SO_RUNTIME - SO_TEXT - 0x400);
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(file);
+}
+END_TEST
+
+/* A default core and its file: dynamic symbols through the pages laid beneath, local ones and sections from the file. */
+START_TEST(in_the_file)
+{
+	struct build_elf *b = core_of(abis[_i]);
+	struct build_so so = { .abi = *build_elf_abi(b), .build_id = "12345678", .symbols = symbols, .n_symbols = N_SYMS };
+	uint8_t *file = build_so(&so);
+	write_file(path, file);
+	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL);
+	struct image *img = build_elf_open(b);
+	struct modules *mods = open_modules(img, true);
+	addr_t at = 0;
+	uint64_t size = 0;
+	want_symbol(mods, "_PyRuntime", 0x50000000 + SO_RUNTIME, "dynamic");
+	want_symbol(mods, "hidden", 0x50000000 + SO_TEXT + 0x600, "symbol");
+	want_symbol(mods, "outside", 0, NULL);
+	want_name(mods, 0x50000000 + SO_TEXT + 0x61f, "hidden", 0x1f);
+	ck_assert_int_eq(modules_section(mods, ".PyRuntime", &at, &size), 0);
+	ck_assert_uint_eq(at, 0x50000000 + SO_RUNTIME);
+	ck_assert_uint_eq(size, 0x100);
+	ck_assert_int_eq(modules_section(mods, ".PyRuntim", &at, &size), ERR_ABSENT);
+	ck_assert_int_eq(modules_section(mods, ".symtab", &at, &size), ERR_ABSENT); /* not in memory */
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(file);
+}
+END_TEST
+
+/* The program's own before libpython's before any other's; but a local one of these before an exported one elsewhere. */
+START_TEST(order)
+{
+	static const struct so_symbol all[] = {
+		{ "everywhere", SO_TEXT + 0x10, 8, true, true }, { "not_in_exe", SO_TEXT + 0x20, 8, true, true },
+		{ "local_in_exe", SO_TEXT + 0x30, 8, true, true }, { "only_other", SO_TEXT + 0x40, 8, true, true },
+	};
+	static const struct so_symbol in_exe[] = {
+		{ "everywhere", SO_TEXT + 0x10, 8, true, true }, { "local_in_exe", SO_TEXT + 0x30, 8, true, false },
+	};
+	struct build_elf *b = core_of("x86_64");
+	struct build_so exe = { .abi = *build_elf_abi(b), .build_id = "exe1", .symbols = in_exe, .n_symbols = 2 };
+	struct build_so lib = { .abi = *build_elf_abi(b), .build_id = "lib1", .symbols = all, .n_symbols = 3 };
+	struct build_so other = { .abi = *build_elf_abi(b), .build_id = "oth1", .symbols = all, .n_symbols = 4 };
+	uint8_t *exe_file = build_so(&exe), *lib_file = build_so(&lib), *other_file = build_so(&other);
+	write_file(path, exe_file);
+	build_so_map(b, &other, other_file, 0x30000000, "/nowhere/libother.so", SO_USUAL | SO_READ_ONLY);
+	build_so_map(b, &lib, lib_file, 0x40000000, "/nowhere/libpython3.12.so.1.0", SO_USUAL | SO_READ_ONLY);
+	build_so_map(b, &exe, exe_file, 0x50000000, path, SO_USUAL);
+	build_elf_auxv(b, AT_ENTRY, 0x50000000 + SO_TEXT);
+	struct image *img = build_elf_open(b);
+	struct modules *mods = open_modules(img, true);
+	want_symbol(mods, "everywhere", 0x50000000 + SO_TEXT + 0x10, "dynamic");
+	want_symbol(mods, "not_in_exe", 0x40000000 + SO_TEXT + 0x20, "dynamic");
+	want_symbol(mods, "local_in_exe", 0x40000000 + SO_TEXT + 0x30, "dynamic");
+	want_symbol(mods, "only_other", 0x30000000 + SO_TEXT + 0x40, "dynamic");
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(exe_file);
+	free(lib_file);
+	free(other_file);
+}
+END_TEST
+
+/* Tables that lie.  Each is `width` bytes of `value` at `at` of the file; the answer is "no such symbol", in bounded time. */
+static const struct {
+	const char *name;
+	size_t at, width;
+	uint64_t value;
+	bool sysv;
+} lies[] = {
+	{ "no buckets", SO_GNU_HASH, 4, 0, false },
+	{ "all the buckets", SO_GNU_HASH, 4, 0xffffffff, false },
+	{ "bloom words not a power of two", SO_GNU_HASH + 8, 4, 3, false },
+	{ "bloom words past the module", SO_GNU_HASH + 8, 4, 0x80000000, false },
+	{ "no bloom words", SO_GNU_HASH + 8, 4, 0, false },
+	{ "first symbol past the buckets", SO_GNU_HASH + 4, 4, 0xffffffff, false },
+	{ "buckets point past the module", SO_GNU_HASH + 32, 4, 0x7fffffff, false },
+	{ "no buckets", SO_HASH, 4, 0, true },
+	{ "all the buckets", SO_HASH, 4, 0xffffffff, true },
+	{ "all the chains", SO_HASH + 4, 4, 0xffffffff, true },
+	{ "a symbol out of reach", SO_HASH + 8, 4, 0x7ffffff, true },
+	{ "symbols outside of the module", SO_DATA_FILE + 24, 8, 0x10, true },
+	{ "symbols at its very end", SO_DATA_FILE + 24, 8, SO_SPAN - 1, true },
+	{ "strings outside of it", SO_DATA_FILE + 8, 8, 0x7000, true },
+	{ "strings at its very end", SO_DATA_FILE + 8, 8, SO_SPAN - 1, true },
+	{ "strange symbols", SO_DATA_FILE + 56, 8, 25, true },
+	{ "names out of reach", SO_DYNSYM + 24, 4, 0xffffffff, true },
+	{ "names out of reach", SO_DYNSYM + 24, 4, 0xffffffff, false },
+};
+
+START_TEST(lying_tables)
+{
+	static const struct so_symbol one[] = { { "_PyRuntime", SO_RUNTIME, 0x100, false, true } };
+	struct build_elf *b = core_of("x86_64");
+	struct build_so so = { .abi = *build_elf_abi(b), .symbols = one, .n_symbols = 1, .no_gnu_hash = lies[_i].sysv,
+		.no_sysv_hash = !lies[_i].sysv, .stripped = true };
+	uint8_t *file = build_so(&so);
+	build_elf_put(b, file + lies[_i].at, lies[_i].width, lies[_i].value);
+	if (lies[_i].at == SO_GNU_HASH + 32)
+		for (size_t i = 0; i < 3; i++)
+			build_elf_put(b, file + SO_GNU_HASH + 32 + 4 * i, 4, lies[_i].value);
+	if (lies[_i].at == SO_HASH + 8)
+		for (size_t i = 0; i < 3; i++)
+			build_elf_put(b, file + SO_HASH + 8 + 4 * i, 4, lies[_i].value);
+	build_so_map(b, &so, file, 0x50000000, "/nowhere/libx.so", (SO_USUAL & ~SO_RELOCATED) | SO_READ_ONLY);
+	struct image *img = build_elf_open(b);
+	struct modules *mods = open_modules(img, false);
+	want_symbol(mods, "_PyRuntime", 0, NULL);
+	want_name(mods, 0x50000000 + SO_TEXT, NULL, 0);
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(file);
+}
+END_TEST
+
+/* Chains without an end: the System V one loops, the GNU one runs into 256 MiB of zeros. */
+START_TEST(endless_chains)
+{
+	static const struct so_symbol one[] = { { "_PyRuntime", SO_RUNTIME, 0x100, false, true } };
+	struct build_elf *b = core_of("x86_64");
+	struct build_so so = { .abi = *build_elf_abi(b), .symbols = one, .n_symbols = 1, .no_gnu_hash = _i == 0, .no_sysv_hash = _i == 1 };
+	uint8_t *file = build_so(&so);
+	if (_i == 0) {
+		build_elf_put(b, file + SO_DYNSTR + 1, 1, 'x');      /* the name does not fit, */
+		build_elf_put(b, file + SO_HASH + 8 + 12 + 4, 4, 1); /* and the next after it is itself */
+	} else {
+		build_elf_put(b, file + SO_GNU_HASH + 32 + 12, 4, 0);
+		build_elf_put(b, file + 64 + 3 * 56 + 40, 8, 0x10000000); /* p_memsz of .data */
+		memset(file + SO_GNU_HASH + 32, 0, 12);
+		for (size_t i = 0; i < 3; i++)
+			build_elf_put(b, file + SO_GNU_HASH + 32 + 4 * i, 4, 0x10000);
+	}
+	build_so_map(b, &so, file, 0x50000000, "/nowhere/libx.so", (SO_USUAL & ~SO_RELOCATED) | SO_READ_ONLY);
+	if (_i == 1)
+		build_elf_memory(b, 0x50000000 + 0x6000, 1 << 20, 3);
+	struct image *img = build_elf_open(b);
+	struct modules *mods = open_modules(img, false);
+	want_symbol(mods, "_PyRuntime", 0, NULL);
+	want_name(mods, 0x50000000 + SO_TEXT, NULL, 0);
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(file);
+}
+END_TEST
+
+/* A name in a lying file is escaped, not passed on as it is. */
+START_TEST(names_are_text)
+{
+	static const struct so_symbol one[] = { { "a\xff\x1b[1mb", SO_TEXT, 0x10, true, true } };
+	struct build_elf *b = core_of("x86_64");
+	struct build_so so = { .abi = *build_elf_abi(b), .symbols = one, .n_symbols = 1 };
+	uint8_t *file = build_so(&so);
+	build_so_map(b, &so, file, 0x50000000, "/nowhere/libx.so", SO_USUAL | SO_READ_ONLY);
+	struct image *img = build_elf_open(b);
+	struct modules *mods = open_modules(img, false);
+	struct str name;
+	uint64_t off;
+	ck_assert_int_eq(modules_name(mods, 0x50000000 + SO_TEXT, &name, &off), 0);
+	ck_assert(str_valid(name.s, name.len));
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(file);
+}
+END_TEST
+
+/* Random damage to the tables of the image and of the file: any answer, but no crash and no read outside. */
+START_TEST(damaged_tables)
+{
+	uint64_t seed = 362436069362436069u + (uint64_t)_i;
+	struct build_elf *probe = build_elf_new(abis[_i]);
+	struct build_so so = { .abi = *build_elf_abi(probe), .build_id = "12345678", .symbols = symbols, .n_symbols = N_SYMS };
+	uint8_t *good = build_so(&so);
+	for (int round = 0; round < 200; round++) {
+		struct build_elf *b = core_of(abis[_i]);
+		uint8_t *file = xmalloc(SO_FILE);
+		memcpy(file, good, SO_FILE);
+		for (int k = 0; k < 1 + round % 6; k++) {
+			static const struct { size_t at, size; } area[] = {
+				{ SO_GNU_HASH, 0x60 }, { SO_HASH, 0x60 }, { SO_DYNSYM, 0xf0 }, { SO_DYNSTR, 0x80 },
+				{ SO_DATA_FILE, 0x90 }, { 0x4000, 0xf0 }, { 0x5000, 0x1c0 }, { 0x5800, 0x40 },
+			};
+			static const uint8_t odd[] = { 0, 1, 0x7f, 0x80, 0xff };
+			seed ^= seed << 13;
+			seed ^= seed >> 7;
+			seed ^= seed << 17;
+			size_t a = (seed >> 4) % 8, where = area[a].at + (seed >> 16) % area[a].size;
+			file[where] = seed % 3 ? odd[(seed >> 40) % 5] : (uint8_t)(seed >> 48);
+		}
+		write_file(path, file);
+		build_so_map(b, &so, file, 0x50000000, path, round % 2 ? SO_USUAL : SO_USUAL | SO_READ_ONLY);
+		struct image *img = build_elf_open(b);
+		struct modules *mods = open_modules(img, round % 4 > 0);
+		addr_t at;
+		uint64_t size;
+		struct str name;
+		for (size_t i = 0; i < N_SYMS; i++) {
+			(void)!modules_symbol(mods, symbols[i].name, &at, &size, NULL);
+			if (modules_name(mods, 0x50000000 + symbols[i].value + 1, &name, &size) == 0)
+				ck_assert(str_valid(name.s, name.len));
+		}
+		(void)!modules_section(mods, ".PyRuntime", &at, &size);
+		modules_close(mods);
+		image_close(img);
+		build_elf_free(b);
+		free(file);
+	}
+	build_elf_free(probe);
+	free(good);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("symbol");
+	TCase *tc = tcase_create("symbol");
+	tcase_set_timeout(tc, 120);
+	tcase_add_checked_fixture(tc, make_files, remove_files);
+	tcase_add_loop_test(tc, in_the_image, 0, 12 * N_ABIS);
+	tcase_add_loop_test(tc, in_the_file, 0, N_ABIS);
+	tcase_add_test(tc, order);
+	tcase_add_loop_test(tc, lying_tables, 0, sizeof lies / sizeof *lies);
+	tcase_add_loop_test(tc, endless_chains, 0, 2);
+	tcase_add_test(tc, names_are_text);
+	tcase_add_loop_test(tc, damaged_tables, 0, N_ABIS);
+	suite_add_tcase(s, tc);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? 1 : 0;
+}
