@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""What pyanalyze says of inputs that are missing, wrong, cut or without their files: whole messages and exit codes.
+
+pyanalyze_faults.py PYSNAP PYANALYZE
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from pythons import Python, find
+from tap import Tap
+from target import Target, run
+
+PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
+tap = Tap()
+
+
+def says(name, argv, code, text, **more):
+    """The exit code and all of standard error; {} in text stands for anything."""
+    done = run([PYANALYZE] + argv, **more)
+    said = done.stderr.decode("utf-8", "replace")
+    pattern = "^" + ".*".join(re.escape(part) for part in text.split("{}")) + "$"
+    tap.ok(done.returncode == code and re.match(pattern, said.rstrip("\n"), re.S), name, "exit %d, want %d\n%s\nwant\n%s" % (done.returncode, code, said, text))
+    return done
+
+
+def usage():
+    says("no input", [], 2, "pyanalyze: no core or snapshot was named\n  try: pyanalyze core, or pyanalyze --help")
+    says("unknown option", ["--jsn", "x"], 2, "pyanalyze: unknown option \"--jsn\"\n  try: --json, or pyanalyze --help")
+    says("abbreviated option", ["--vers"], 2, "pyanalyze: unknown option \"--vers\"{}")
+    says("unknown format", ["--format=jsno", "x"], 2, "pyanalyze: unknown format \"jsno\"\n  try: --format=json")
+    says("frames that are no number", ["--frames=many", "x"], 2, "pyanalyze: --frames {}")
+    says("a version that is none", ["--python-version=new", "x"], 2, "pyanalyze: \"new\" is not a version of Python\n  try: --python-version=3.12.1")
+    says("a source map without =", ["--source-map=/x", "x"], 2, "pyanalyze: --source-map needs OLD=NEW\n  try: {}")
+    done = run([PYANALYZE, "--help"])
+    tap.ok(done.returncode == 0 and done.stdout.startswith(b"Usage: pyanalyze") and not done.stderr, "help goes to standard output", done)
+    with open("/dev/full", "w") as full:
+        done = run([PYANALYZE, "--help"], stdout=full)
+        tap.ok(done.returncode == 1, "help that cannot be written fails", done)
+
+
+def not_a_core(folder):
+    def path(name, data):
+        p = os.path.join(folder, name)
+        with open(p, "wb") as f:
+            f.write(data)
+        return p
+    says("no such file", [os.path.join(folder, "none")], 1, "pyanalyze: cannot open {}/none: No such file or directory\n  try: ls /var/lib/systemd/coredump; coredumpctl list")
+    says("a process's number", [str(os.getpid())], 1, "pyanalyze: %d is not a file; a process has that number\n  try: pysnap %d -o snap.pz && pyanalyze snap.pz" % (os.getpid(), os.getpid()))
+    text = path("report.txt", b"Fatal Python error\n")
+    says("a text", [text], 1, "pyanalyze: %s is not a core or a snapshot (it starts with \"Fata\")\n  try: the core file itself; \"file %s\" says what it is" % (text, text))
+    says("an empty file", [path("empty", b"")], 1, "pyanalyze: {}/empty is {}\n  try: {}")
+    bad = path("bad\x1b[31m\n", b"\x1b[2J")
+    done = says("a name and a text with control characters", [bad], 1, "pyanalyze: {}")
+    tap.ok(b"\x1b" not in done.stderr, "control characters of a message are escaped", done.stderr)
+    says("a program", ["/bin/sh"], 1, "pyanalyze: /bin/sh is an ELF program, not a core\n  try: pyanalyze -e /bin/sh CORE")
+    says("a folder", [folder], 1, "pyanalyze: %s is a directory, not a file\n  try: name a file in it" % folder)
+    fifo = os.path.join(folder, "fifo")
+    os.mkfifo(fifo)
+    says("a fifo does not block", [fifo], 1, "pyanalyze: {}fifo{}", timeout=20)
+    says("half an ELF header", [path("half", b"\x7fELF\x02\x01\x01")], 6, "pyanalyze: {}half{}")
+    hidden = path("hidden", b"\x7fELF")
+    os.chmod(hidden, 0)
+    if os.geteuid() == 0:
+        os.chmod(folder, 0o755)
+        done = run(["setpriv", "--reuid=65534", "--clear-groups", PYANALYZE, hidden]) if shutil.which("setpriv") else None
+        if done is None or done.returncode in (126, 127):
+            tap.skip("an unreadable file", "the program cannot be started as another user here")
+        else:
+            tap.equal((done.returncode, done.stderr.split(b"\n")[0]), (4, b"pyanalyze: cannot read %s: Permission denied" % hidden.encode()), "an unreadable file")
+    else:
+        says("an unreadable file", [hidden], 4, "pyanalyze: cannot read %s: Permission denied\n{}" % hidden)
+    says("one bad input among several", [text, hidden + "x"], 1, "pyanalyze: {}\npyanalyze: {}")
+
+
+def no_python(folder):
+    target = subprocess.Popen(["sleep", "1000"], cwd=folder, preexec_fn=Target.cores_on)
+    time.sleep(0.3)
+    target.send_signal(signal.SIGABRT)
+    target.wait()
+    cores = [n for n in os.listdir(folder) if n == "core" or n.startswith("core.")]
+    if not cores:
+        tap.skip("a core without Python", "no core was written here")
+        return
+    core = os.path.join(folder, cores[0])
+    done = run([PYANALYZE, core])
+    text = done.stdout.decode()
+    tap.ok(done.returncode == 5 and "found no Python in this core (1 thread" in text, "a core without Python: report and exit code 5", text)
+    os.unlink(core)
+
+
+def messages(rep, code):
+    return [p["message"] for p in rep["problems"] if p["code"] == code]
+
+
+def names_and_stacks(rep):
+    return {t.get("name"): [rep["frames"][i]["function"] for i in t["stack"]] for t in rep["threads"]}
+
+
+def analyze(*argv):
+    done = run([PYANALYZE, "--json", *argv])
+    try:
+        return json.loads(done.stdout), done
+    except ValueError:
+        return None, done
+
+
+def with_python(folder):
+    """A copy of an interpreter under another name, so that it can be taken away and replaced afterwards."""
+    known = set(re.findall(r"\b(\d+\.\d+)(?:\.\d+)? \w", run([PYANALYZE, "--version"]).stdout.decode().split("layouts:")[1].split("\n")[0]))
+    found = [p for p in find()[0] if p.minor in known and not p.root]
+    if not found:
+        tap.skip("files that are not there", "no interpreter here that there is a layout for")
+        return
+    python = found[-1]
+    program = os.path.join(folder, "pyapp")
+    base = run([python.argv[0], "-c", "import sys; print(sys.base_prefix)"]).stdout.decode().strip()
+    shutil.copy(os.path.realpath(python.argv[0]), program)
+    # A copy elsewhere needs to be told where its library is.
+    target = Target(Python(["env", "PYTHONHOME=" + base, "LD_LIBRARY_PATH=" + os.path.join(base, "lib"), program], python.version, "copy"), "threads.py", "TRUTH")
+    try:
+        if not tap.ok(target.wait_ready(), "a copied interpreter parks", target.text()):
+            return
+        snap = os.path.join(folder, "snap.pz")
+        done = run([PYSNAP, str(target.pid), "-o", snap])
+        tap.ok(done.returncode == 0, "a copied interpreter is snapshotted", done.stderr)
+        core, why = target.core(signal.SIGABRT)
+        if not core:
+            tap.skip("files that are not there", why)
+            return
+        whole, done = analyze(core)
+        tap.equal(whole["problems"], [], "nothing to admit while all files are there")
+        want = names_and_stacks(whole)
+
+        os.unlink(program)
+        rep, done = analyze(core)
+        tap.equal((done.returncode, names_and_stacks(rep)), (0, want), "missing executable: the same stacks")
+        tap.ok(any("pyapp" in m for m in messages(rep, "PZ201") + messages(rep, "PZ203")), "missing executable: said", rep["problems"])
+
+        shutil.copy("/bin/true", program)
+        rep, done = analyze(core)
+        tap.equal((done.returncode, names_and_stacks(rep)), (0, want), "another build at the path: the same stacks")
+        said = messages(rep, "PZ202")
+        tap.ok(len(said) == 1 and len(set(re.findall(r"[0-9a-f]{40}", said[0]))) == 2 and program in said[0], "another build at the path: both build-ids", said)
+
+        rep, done = analyze("-e", "/bin/true", core)
+        said = messages(rep, "PZ202")
+        tap.ok(done.returncode == 0 and len(said) >= 1 and names_and_stacks(rep) == want, "-e with another build is refused", said)
+        rep, done = analyze("-e", os.path.realpath(python.argv[0]), core)
+        tap.equal((done.returncode, messages(rep, "PZ201") + [m for m in messages(rep, "PZ203") if "pyapp" in m]), (0, []), "-e with the right file is used")
+
+        rep, done = analyze(snap)
+        tap.equal((done.returncode, names_and_stacks(rep), messages(rep, "PZ201")), (0, want, []), "a snapshot needs no file")
+
+        size = os.path.getsize(core)
+        for percent in (95, 60, 20, 3):
+            cut = os.path.join(folder, "cut")
+            shutil.copy(core, cut)
+            os.truncate(cut, size * percent // 100)
+            rep, done = analyze(cut)
+            tap.ok(rep is not None and done.returncode in (0, 5) and rep["input"]["complete"] is False and messages(rep, "PZ101"),
+                   "core cut to %d %%: said" % percent, done.stderr)
+            got = names_and_stacks(rep)
+            tap.ok(all(got[n] == want[n] or messages(rep, "PZ401") for n in got if n in want and got[n]), "core cut to %d %%: no wrong stack" % percent, got)
+        size = os.path.getsize(snap)
+        for percent in (99, 60, 20):
+            cut = os.path.join(folder, "cut.pz")
+            shutil.copy(snap, cut)
+            os.truncate(cut, size * percent // 100)
+            rep, done = analyze(cut)
+            tap.ok(rep is not None and done.returncode in (0, 5) and rep["input"]["complete"] is False, "snapshot cut to %d %%: said" % percent, done.stderr)
+
+        missing = os.path.join(folder, "none", "x.json")
+        says("no folder for the report", ["-o", missing, core], 1, "pyanalyze: cannot write '%s': No such file or directory\n  try: {}" % missing)
+        out = os.path.join(folder, "x.json")
+        with open(out, "w") as f:
+            f.write("old")
+        says("a format that the name does not say", ["-o", os.path.join(folder, "x.foo"), core], 2, "pyanalyze: \"{}x.foo\" does not say which format\n  try: {}")
+        done = run([PYANALYZE, "-q", "-o", out, core])
+        tap.ok(done.returncode == 0 and not done.stderr and json.load(open(out))["schema"] == "pysnap.report/1" and not os.path.exists(out + ".part"),
+               "a report file is replaced as a whole", done.stderr)
+        with open("/dev/full", "w") as full:
+            done = run([PYANALYZE, core], stdout=full)
+            tap.ok(done.returncode == 1 and b"cannot write the report: No space left on device" in done.stderr, "a full disk is said", done.stderr)
+        says("no such thread", ["-t", "nobody", core], 1, "pyanalyze: {} has no thread like that\n  try: pyanalyze {}")
+        done = run([PYANALYZE, "--json", "-t", "deep", core])
+        tap.equal([t["name"] for t in json.loads(done.stdout)["threads"]], ["deep"], "only one thread")
+        done = run([PYANALYZE, "--json", core, snap])
+        tap.equal([json.loads(line)["input"]["kind"] for line in done.stdout.decode().splitlines()], ["core", "snapshot"], "several inputs are JSON lines")
+        text = run([PYANALYZE, "--frames=4", core]).stdout.decode()
+        tap.ok("frames" in text.split('"ping-pong"')[1].split("Thread ")[0], "--frames leaves out the middle and says so", text)
+        colored = run([PYANALYZE, "--color=always", core]).stdout
+        plain = run([PYANALYZE, "--color=never", core]).stdout
+        tap.ok(b"\x1b[" in colored and b"\x1b" not in plain and re.sub(rb"\x1b\[[0-9;]*m", b"", colored) == plain, "colour changes nothing but colour")
+    finally:
+        target.end()
+
+
+def main():
+    folder = tempfile.mkdtemp(prefix="pysnap-faults-")
+    try:
+        usage()
+        not_a_core(folder)
+        no_python(folder)
+        with_python(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    tap.done()
+
+
+main()

@@ -1,0 +1,103 @@
+"""A program that is parked, asked, and made to leave a core; and running a command with a time limit."""
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "fixtures", "programs")
+
+
+def run(argv, **more):
+    """stdin is empty and output is kept, unless more says otherwise."""
+    more = dict({"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120}, **more)
+    return subprocess.run(argv, **more)
+
+
+class Target:
+    """A program that runs in a folder of its own (with a name that is not ASCII), inside the interpreter's root."""
+
+    def __init__(self, python, program, *args):
+        self.python = python
+        base = os.path.join(python.root, "tmp") if python.root else None
+        self.top = tempfile.mkdtemp(prefix="pysnap-live-", dir=base)
+        self.folder = os.path.join(self.top, "földer 目")
+        os.mkdir(self.folder)
+        shutil.copy(os.path.join(PROGRAMS, program), self.folder)
+        inside = self.folder[len(python.root):]
+        self.script = os.path.join(inside, program)
+        self.truth = os.path.join(self.folder, "truth.json")
+        argv = python.argv + [self.script] + [a.replace("TRUTH", os.path.join(inside, "truth.json")) for a in args]
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ASAN", "UBSAN", "LD_"))}
+        env.update(PYTHONIOENCODING="utf-8", LANG="C.UTF-8", LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1")
+        self.out = open(os.path.join(self.top, "out"), "w+b")
+        # chroot(1) moves to "/", so the core may land there: cores() looks in both.
+        self.process = subprocess.Popen(argv, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=self.out,
+                                        stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=self.cores_on)
+        self.pid = self.process.pid
+
+    @staticmethod
+    def cores_on():
+        resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+    def text(self):
+        self.out.flush()
+        with open(self.out.name, "rb") as f:
+            return f.read().decode("utf-8", "replace")
+
+    def wait_ready(self):
+        for _ in range(600):
+            if "READY" in self.text():
+                time.sleep(0.3)
+                return True
+            if self.process.poll() is not None:
+                return False
+            time.sleep(0.05)
+        return False
+
+    def state(self):
+        with open("/proc/%d/status" % self.pid) as f:
+            text = f.read()
+        return re.search(r"^State:\s+(\S)", text, re.M).group(1), int(re.search(r"^TracerPid:\s+(\d+)", text, re.M).group(1))
+
+    def ask_truth(self):
+        os.kill(self.pid, signal.SIGUSR1)
+        for _ in range(600):
+            if os.path.exists(self.truth):
+                with open(self.truth) as f:
+                    return json.load(f)
+            time.sleep(0.05)
+        return None
+
+    def core(self, send=None):
+        """The core after the signal, or (None, why)."""
+        with open("/proc/sys/kernel/core_pattern") as f:
+            pattern = f.read().strip()
+        if pattern.startswith("|"):
+            return None, "kernel.core_pattern is a pipe"
+        if send:
+            os.kill(self.pid, send)
+        self.process.wait(120)
+        places = [self.folder, self.python.root or self.folder] + ([os.path.dirname(pattern)] if pattern.startswith("/") else [])
+        for place in places:
+            names = [n for n in os.listdir(place) if n == "core" or n.startswith("core.") or str(self.pid) in n]
+            for name in names:
+                path = os.path.join(place, name)
+                if os.path.isfile(path) and not name.endswith((".pz", ".json")):
+                    kept = os.path.join(self.top, "core")
+                    os.rename(path, kept)
+                    return kept, ""
+        return None, "no core was written"
+
+    def end(self):
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.out.close()
+        shutil.rmtree(self.top, ignore_errors=True)
