@@ -343,9 +343,13 @@ static int gave_up(const struct capture *c, uint64_t total, struct err *err)
 /* The process stands still from freeze to thaw. */
 static int stop_and_copy(struct capture *c, const struct flags *flags, struct ranges *scratch, struct err *err)
 {
+	int nice = getpriority(PRIO_PROCESS, 0);
+	setpriority(PRIO_PROCESS, 0, -20); /* of this thread; until the process runs again */
 	int code = freeze(c->pid, &c->opt.freeze, &c->frozen, err);
-	if (code)
+	if (code) {
+		setpriority(PRIO_PROCESS, 0, nice);
 		return code;
+	}
 	c->tid = frozen_tid(c->frozen);
 	CLEANUP(cleanup_fd) int dir = proc_open(c->pid, c->tid);
 	CLEANUP(cleanup_fd) int pagemap = dir < 0 ? -1 : openat(dir, "pagemap", O_RDONLY | O_CLOEXEC);
@@ -362,6 +366,7 @@ static int stop_and_copy(struct capture *c, const struct flags *flags, struct ra
 		code = copy_all(&cp);
 	}
 	c->stopped_ns = thaw(c->frozen);
+	setpriority(PRIO_PROCESS, 0, nice);
 	c->data_used = total;
 	if (frozen_over(c->frozen))
 		return gave_up(c, total, err);
