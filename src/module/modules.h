@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "module/elf.h"
+#include "module/elf_head.h"
 #include "module/module.h"
 
 enum state { NOT_TRIED, READY, FAILED };

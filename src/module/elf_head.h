@@ -1,6 +1,6 @@
 /* ELF headers and tables, taken apart through one read callback: from a file, or from a module in an image. */
-#ifndef MODULE_ELF_H
-#define MODULE_ELF_H
+#ifndef MODULE_ELF_HEAD_H
+#define MODULE_ELF_HEAD_H
 
 #include "image/abi.h"
 

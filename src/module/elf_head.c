@@ -1,5 +1,5 @@
 /* Taking ELF apart.  Field order and sizes are those of the ELF specification; nothing here is the host's. */
-#include "module/elf.h"
+#include "module/elf_head.h"
 
 #include <elf.h>
 #include <stdlib.h>
