@@ -32,8 +32,14 @@ struct pz_plan {
 	int level;            /* zlib 0..9; 1 is isa-l's where that is built in */
 	unsigned jobs;        /* worker threads that compress; 0: one per CPU, at most 4 */
 };
-/* Type numbers of owner "PYSNAP". */
-enum { PZ_NOTE_INFO = 1 /* JSON, one object: formats/pz.md */, PZ_NOTE_LOST = 2 /* u64 start, u64 end, u32 errno, u32 why; repeated */ };
+/*
+ * Type numbers of owner "PYSNAP".  Not 1 and 2: binutils 2.40 takes notes of owners that it does not know for PRSTATUS
+ * and FPREGSET by their type alone (bfd/elf.c, elf_parse_notes), and gdb with it.
+ */
+enum {
+	PZ_NOTE_INFO = 0x505a0001,  /* JSON, one object: formats/pz.md */
+	PZ_NOTE_LOST = 0x505a0002,  /* u64 start, u64 end, u32 errno, u32 why; repeated */
+};
 enum { PZ_INFO_MAX = 4 << 20 };   /* bytes of PZ_NOTE_INFO; longer ones are not read */
 enum pz_why { PZ_WHY_UNREADABLE = 1, PZ_WHY_DONTDUMP = 2, PZ_WHY_DEVICE = 3, PZ_WHY_OPTION = 4, PZ_WHY_VANISHED = 5 };
 

@@ -4,6 +4,7 @@
  */
 #include "image/pz.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -84,11 +85,12 @@ static bool json_number(const json_t *o, const char *key, int64_t *ret)
 		return true;
 	}
 	const char *s = json_string_value(v);
-	if (!s || !*s || strspn(s, "-0123456789") != json_string_length(v) || json_string_length(v) > 18)
-		return false; /* 18 digits are the year 33658 in nanoseconds, and fit */
+	if (!s || !*s || strspn(s, "-0123456789") != json_string_length(v))
+		return false;
 	char *end;
+	errno = 0;
 	int64_t n = strtoll(s, &end, 10);
-	if (*end)
+	if (*end || errno)
 		return false;
 	*ret = n;
 	return true;
@@ -260,7 +262,10 @@ static int load(struct bytes *b, struct image *img, struct err *err)
 	z->core = (struct bytes){ .size = payload->size, .read = core_read, .close = core_close, .name = b->name };
 	z->payload = payload;
 	z->img = img;
-	rc = image_format_elf_core.load(&z->core, img, err);
+	if (image_format_elf_core.probe(&z->core))
+		rc = image_format_elf_core.load(&z->core, img, err);
+	else
+		rc = err_set(err, ERR_CORRUPT, "%s is compressed, but its content is not a core", b->name);
 	bool owned = rc == 0; /* the image closes z->core from here on; b is to stay open if we fail */
 	if (rc < 0 && format > PZ_FORMAT)
 		rc = too_new(b, format, (struct str){ 0 }, err);

@@ -742,7 +742,8 @@ static int finish(struct pz_writer *w)
 		snprintf(why, sizeof why, "%" PRIu64 " bytes of memory less were given than the program headers say", missing);
 		fail(w, ERR_CORRUPT, 0, why);
 	}
-	if (w->failed || chunks_drain(w) < 0)
+	/* Whole pages, so that no p_offset of a load without bytes lies behind the end. */
+	if (w->failed || payload_put(w, NULL, page_up(w->at) - w->at) < 0 || chunks_drain(w) < 0)
 		return w->failed;
 	uint64_t index_at = w->packed, core = w->at;
 	uint32_t crc;
