@@ -455,6 +455,98 @@ START_TEST(a_thousand_threads)
 }
 END_TEST
 
+/* Everything there is to walk; what matters is that it ends. */
+static unsigned long walk_everything(struct py *py, struct arena *a)
+{
+	struct walk interps = py_interps(py), threads, frames;
+	struct py_interp in;
+	struct py_thread t;
+	struct py_frame f;
+	struct names got;
+	struct str argv, executable;
+	unsigned long n = 0;
+	uint64_t ident;
+
+	(void)!py_main_ident(py, &ident);
+	while (py_next_interp(&interps, &in) == 1) {
+		got.n = 0;
+		(void)!py_thread_names(py, &in, a, got_name, &got);
+		py_argv(py, &in, a, &argv, &executable);
+		threads = py_threads(py, &in);
+		while (py_next_thread(&threads, &t) == 1) {
+			frames = py_frames(py, t.frame);
+			while (py_next_frame(&frames, &f) == 1) {
+				addr_t stack[16];
+				bool sure;
+				struct py_code code;
+				struct position at;
+				n++;
+				(void)!py_frame_stack(py, &f, stack, 16, &sure);
+				(void)!py_code_read(py, f.code, a, &code);
+				(void)!py_code_position(py, f.code, f.lasti, &at);
+			}
+		}
+	}
+	return n;
+}
+
+static uint64_t draw(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+/* Words of the runtime replaced: by zero, by all ones, by addresses of other things, with a bit turned over. */
+static void damage(const struct layout *l, const char *config)
+{
+	uint64_t state = 0x9e3779b97f4a7c15u;
+	addr_t threads[2];
+	unsigned opened = 0;
+	enum { ROUNDS = 150 };
+
+	for (int round = 0; round < ROUNDS; round++) {
+		struct build *b = two_threads(l, threads);
+		struct py *py;
+		struct err err;
+		build_thread_name(b, b->interp, IDENT, "one");
+		build_settle(b);
+		/* Half of the words in what the walks read, where the heap is mostly zeros. */
+		const addr_t hot[] = { b->interp, threads[0], threads[1], build_field_get(b, b->interp, F_PyInterp_sysdict), b->builtins,
+				       b->types.type, b->types.code, b->types.dict };
+		for (uint64_t k = 1 + draw(&state) % 12; k > 0; k--) {
+			addr_t at = draw(&state) % 2 ? b->heap.base + draw(&state) % (b->heap.n - 8) / 8 * 8 :
+						       hot[draw(&state) % (sizeof hot / sizeof *hot)] + draw(&state) % 512 / 8 * 8;
+			uint64_t old = build_get(b, at, 8), value = 0;
+			switch (draw(&state) % 5) {
+			case 0: value = 0; break;
+			case 1: value = UINT64_MAX; break;
+			case 2: value = b->heap.base + draw(&state) % b->heap.n / 8 * 8; break;
+			case 3: value = old ^ (UINT64_C(1) << draw(&state) % 64); break;
+			default: value = hot[draw(&state) % (sizeof hot / sizeof *hot)]; break;
+			}
+			build_uint(b, at, 8, value);
+		}
+		if (draw(&state) % 4 == 0)
+			build_lose(b, b->heap.base + draw(&state) % b->heap.n / 4096 * 4096, 4096);
+		if (py_open(build_image(b), NULL, &(struct py_options){ .hint_runtime = b->runtime }, b->arena, &py, &err) == 0) {
+			opened++;
+			walk_everything(py, b->arena);
+		}
+		/* And without asking for a proof. */
+		walk_everything(build_py(b), b->arena);
+		build_free(b);
+	}
+	ck_assert_msg(opened > ROUNDS / 4 && opened < ROUNDS, "%s: %u", l->name, opened);
+}
+
+START_TEST(damage_is_survived)
+{
+	each_layout(damage);
+}
+END_TEST
+
 START_TEST(versions_as_text)
 {
 	static const struct { uint32_t version; const char *text; } rows[] = {
@@ -488,6 +580,7 @@ int main(void)
 	tcase_add_test(tc, broken_lists_end);
 	tcase_add_test(tc, what_the_program_calls_itself);
 	tcase_add_test(tc, a_thousand_threads);
+	tcase_add_test(tc, damage_is_survived);
 	tcase_add_test(tc, versions_as_text);
 	suite_add_tcase(s, tc);
 	SRunner *sr = srunner_create(s);
