@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Every interpreter of this machine reads its own memory through the built-in table of its version.
+
+usage: layouts.py SOURCE_ROOT
+
+A table is "proven" (its `had` line) when all that prove_layout.py can ask agrees on a live interpreter of that build.
+"""
+import os
+import subprocess
+import sys
+
+from pythons import find
+from tap import Tap
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def table_for(tables, version):
+    """The newest table of the same minor version that is not newer."""
+    best = None
+    for name in os.listdir(tables):
+        numbers = [int(n) for n in name[: -len(".layout")].split(".")]
+        if numbers[:2] == version[:2] and numbers <= version and (best is None or numbers > best[0]):
+            best = numbers, os.path.join(tables, name)
+    return best and best[1]
+
+
+def main():
+    tap = Tap()
+    tables = os.path.join(sys.argv[1], "formats", "layouts")
+    with open(os.path.join(HERE, "prove_layout.py"), encoding="utf-8") as f:
+        program = f.read()
+    interpreters, absent = find()
+    for name, why in absent:
+        tap.skip("layout of " + name, why)
+    for python in interpreters:
+        name = "layout of " + python.name
+        table = table_for(tables, [int(n) for n in python.version.split(".")])
+        if not table:
+            tap.skip(name, "no table of its version yet")
+            continue
+        with open(table, encoding="ascii") as f:
+            text = f.read()
+        source = "TABLE = r'''%s'''\nCOLUMN = 'x86_64'\nexec(compile(%r, 'prove_layout.py', 'exec'), globals())\n" % (text, program)
+        try:
+            done = subprocess.run(python.argv + ["-"], input=source.encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+        except subprocess.TimeoutExpired:
+            tap.ok(False, name, "took more than a minute")
+            continue
+        lines = done.stdout.decode("utf-8", "replace").splitlines()
+        agree = {line.split()[0] for line in lines if line.endswith(" ok")}
+        wrong = [line for line in lines if not line.endswith((" ok", " unasked"))]
+        tap.ok(done.returncode == 0 and not wrong and len(agree) > 150, "%s: %d fields" % (name, len(agree)),
+               "\n".join(wrong) or "exit status %d, %d fields agree" % (done.returncode, len(agree)))
+    tap.done()
+
+
+if __name__ == "__main__":
+    main()
