@@ -13,6 +13,7 @@
 
 #include "build_report.h"
 #include "render/render.h"
+#include "render/stack.h"
 
 static const struct render_options plain = { .width = 100, .frames = 100 };
 
@@ -180,6 +181,52 @@ START_TEST(frames_limit)
 }
 END_TEST
 
+/* What is shown of a stack of letters: "+n" n rounds more of what stands before it, ".n." n frames left out. */
+static const struct { const char *stack; uint64_t limit; const char *shown; } walks[] = {
+	{ "", 0, "" },
+	{ "", 5, "" },
+	{ "abcdef", 0, "abcdef" },
+	{ "abcdef", 6, "abcdef" },
+	{ "abcdef", 5, "ab.1.def" },
+	{ "abcdef", 2, "a.4.f" },
+	{ "abcdef", 1, ".5.f" },
+	{ "aaaaa", 0, "a+4" },
+	{ "aaaaa", 1, "a+4" },
+	{ "xabababyz", 5, "xab+2yz" },
+	{ "xabababyz", 4, "x.6.yz" },     /* the first half ends within the piece, which goes */
+	{ "xabababyz", 3, "x.6.yz" },
+	{ "xyababab", 3, "x.1.ab+2" },
+	{ "xyabababz", 3, "x.7.z" },      /* the last half begins within it */
+	{ "abababxyz", 2, ".8.z" },
+	{ "xaaaaabbbbby", 3, "x.5.b+4y" },
+	{ "xaaaaabbbbby", 2, "x.10.y" },
+};
+
+START_TEST(walk)
+{
+	struct report *r = report_new();
+	struct report_frame letter[26] = { 0 };
+	const struct report_frame *frames[64];
+	size_t n = strlen(walks[_i].stack);
+	for (size_t i = 0; i < n; i++)
+		frames[i] = &letter[walks[_i].stack[i] - 'a'];
+	build_thread(r, 1, NULL);
+	build_stack(r, frames, n);
+	struct sb b = { 0 };
+	struct stack_walk w = stack_walk(r->threads.p, walks[_i].limit);
+	for (struct stack_item item; stack_next(&w, &item);) {
+		if (item.kind == STACK_FRAME)
+			sb_char(&b, (char)('a' + (item.frame - letter)));
+		else
+			sb_printf(&b, item.kind == STACK_GAP ? ".%d." : "+%d", (int)(item.kind == STACK_GAP ? item.n : item.repeat));
+	}
+	sb_char(&b, '\0');
+	ck_assert_str_eq(b.s, walks[_i].shown);
+	sb_free(&b);
+	report_free(r);
+}
+END_TEST
+
 /* Carets as Python 3.13 draws them: source, columns, and the two lines that must come out (the second NULL: no carets). */
 static const struct { const char *source; int col, end_col; const char *line, *marks; } carets[] = {
 	{ "    x = f(1)", 8, 12, "x = f(1)", "    ~^^^" },
@@ -283,6 +330,7 @@ int main(void)
 	tcase_add_loop_test(c, nothing_unsafe, 0, n);
 	tcase_add_loop_test(c, json_holds, 0, n);
 	tcase_add_loop_test(c, frames_limit, 0, (int)(sizeof limits / sizeof *limits));
+	tcase_add_loop_test(c, walk, 0, (int)(sizeof walks / sizeof *walks));
 	tcase_add_loop_test(c, caret, 0, (int)(sizeof carets / sizeof *carets));
 	tcase_add_test(c, failing_output);
 	tcase_add_test(c, table);
