@@ -30,7 +30,7 @@ addr_t build_alloc(struct build *b, size_t size)
 static uint8_t *at_of(struct build *b, addr_t at, size_t len)
 {
 	struct build_region *r = at >= b->heap.base ? &b->heap : &b->rodata;
-	ck_assert_msg(at >= r->base && at - r->base <= r->n && len <= r->n - (at - r->base), "build: 0x%llx + %zu is not allocated",
+	MUST(at >= r->base && at - r->base <= r->n && len <= r->n - (at - r->base), "build: 0x%llx + %zu is not allocated",
 		      (unsigned long long)at, len);
 	return r->p + (at - r->base);
 }
@@ -78,7 +78,7 @@ void build_lose(struct build *b, addr_t at, size_t len)
 
 addr_t build_field_at(const struct build *b, addr_t obj, enum py_field f)
 {
-	ck_assert_msg(layout_has(&b->layout, f), "build: %s has no field %s.%s", b->layout.name,
+	MUST(layout_has(&b->layout, f), "build: %s has no field %s.%s", b->layout.name,
 		      py_struct_info[py_field_info[f].of].name, py_field_info[f].name);
 	return obj + (addr_t)b->layout.offset[f];
 }
@@ -97,7 +97,7 @@ static void put_bits(struct build *b, addr_t at, unsigned bit, unsigned bits, ui
 void build_field(struct build *b, addr_t obj, enum py_field f, uint64_t value)
 {
 	addr_t at = build_field_at(b, obj, f);
-	ck_assert_msg(py_field_info[f].kind != K_AT, "build: %s is embedded data", py_field_info[f].name);
+	MUST(py_field_info[f].kind != K_AT, "build: %s is embedded data", py_field_info[f].name);
 	if (py_field_info[f].kind == K_BITS)
 		put_bits(b, at, b->layout.bit[f], b->layout.bits[f], value);
 	else

@@ -23,6 +23,9 @@
 
 #include "python/object.h"
 
+/* ck_assert writes a file each time it is passed: where a test looks at many things, this costs only when it fails. */
+#define MUST(cond, ...) do { if (!(cond)) ck_abort_msg(__VA_ARGS__); } while (0)
+
 /* Static memory (.rodata: tp_name and the like) and everything else are two segments. */
 #define BUILD_RODATA 0x08048000u
 #define BUILD_HEAP   0x20000000u

@@ -232,7 +232,7 @@ void build_thread_name(struct build *b, addr_t interp, uint64_t ident, const cha
 {
 	static const char *const names[] = { "_target", "_name", "_ident" };
 	addr_t modules = interp == b->interp ? b->modules : 0;
-	ck_assert_msg(modules, "build: only the main interpreter's threads have names");
+	MUST(modules, "build: only the main interpreter's threads have names");
 	if (!b->threading_active) {
 		addr_t dict = build_dict(b, BUILD_DICT);
 		b->threading_active = build_dict(b, BUILD_DICT);
@@ -367,7 +367,7 @@ static void add_region(struct build *b, struct image *img, const struct build_re
 		}
 		const struct segment seg = { .start = at, .size = stop - at, .prot = r == &b->heap ? 3 : 1, .read = read_copy,
 					     .ctx = copy + (at - r->base) };
-		ck_assert_int_eq(image_add_segment(img, &seg, LAY_OVER), 0);
+		MUST(image_add_segment(img, &seg, LAY_OVER) == 0, "build: a segment is refused");
 		at = stop;
 	}
 }

@@ -67,15 +67,11 @@ static void positions(const struct layout *l)
 	struct position p;
 
 	for (int i = 0; i < UNITS; i++) {
-		ck_assert_int_eq(py_code_position(py, i < 5 ? few : many, 2 * i, &p), 0);
-		ck_assert_int_eq(p.line, 100 + i);
-		if (TRAIT(py, line_table) == LINE_TABLE_LOCATIONS) {
-			ck_assert_int_eq(p.end_line, 100 + i);
-			ck_assert_int_eq(p.col, 4);
-			ck_assert_int_eq(p.end_col, 4 + i % 10);
-		} else {
-			ck_assert_int_eq(p.col, -1);
-		}
+		int rc = py_code_position(py, i < 5 ? few : many, 2 * i, &p);
+		bool columns = TRAIT(py, line_table) == LINE_TABLE_LOCATIONS;
+		MUST(rc == 0 && p.line == 100 + i, "%s: instruction %d: rc %d, line %d", l->name, i, rc, p.line);
+		MUST(p.end_line == (columns ? 100 + i : -1) && p.col == (columns ? 4 : -1) &&
+		     p.end_col == (columns ? 4 + i % 10 : -1), "%s: instruction %d: %d-%d", l->name, i, p.col, p.end_col);
 	}
 	ck_assert_int_eq(py_code_position(py, few, -1, &p), 0);
 	ck_assert_int_eq(p.line, 100);

@@ -22,7 +22,7 @@ static struct object view(const struct py *py, addr_t addr)
 {
 	struct object o = { 0 };
 	int rc = object_at(py, addr, &o);
-	ck_assert_msg(rc == 0, "%s: object 0x%llx: %d", py->layout.name, (unsigned long long)addr, rc);
+	MUST(rc == 0, "%s: object 0x%llx: %d", py->layout.name, (unsigned long long)addr, rc);
 	return o;
 }
 
@@ -195,7 +195,7 @@ static void long_texts(const struct layout *l)
 	ck_assert_uint_eq(s.len, 3 * N);
 	size_t used;
 	for (size_t i = 0; i < N; i++)
-		ck_assert_uint_eq(str_decode(s.s + 3 * i, 3, &used), cp[i]);
+		MUST(str_decode(s.s + 3 * i, 3, &used) == cp[i], "character %zu", i);
 	s = (struct str){ 0 };
 	o = view(py, cut);
 	ck_assert_int_eq(object_text(&o, b->arena, N, &s, NULL), ERR_FAULT);

@@ -151,15 +151,19 @@ int dict_find(struct dict_walk *w, const char *key, addr_t *ret)
 {
 	addr_t k, v;
 	int rc;
-	for (unsigned n = 0; (rc = dict_next(w, &k, &v)) == 1; n++) {
-		if (n == FIND_MAX)
-			return ERR_LIMIT;
+	uint64_t end = w->n, most = w->i + FIND_MAX;
+	bool cut = end > most;
+	if (cut)
+		w->n = most;
+	while ((rc = dict_next(w, &k, &v)) == 1) {
 		if (key_is(w->py, k, key)) {
+			w->n = end;
 			*ret = v;
 			return 0;
 		}
 	}
-	return rc < 0 ? rc : ERR_ABSENT;
+	w->n = end;
+	return rc < 0 ? rc : cut ? ERR_LIMIT : ERR_ABSENT;
 }
 
 int dict_get(const struct py *py, addr_t dict, const char *key, addr_t *ret)
