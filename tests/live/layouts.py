@@ -41,13 +41,16 @@ def main():
             continue
         with open(table, encoding="ascii") as f:
             text = f.read()
-        source = "TABLE = r'''%s'''\nCOLUMN = 'x86_64'\nexec(compile(%r, 'prove_layout.py', 'exec'), globals())\n" % (text, program)
+        source = "TABLE = r'''%s'''\nexec(compile(%r, 'prove_layout.py', 'exec'), globals())\n" % (text, program)
         try:
             done = subprocess.run(python.argv + ["-"], input=source.encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
         except subprocess.TimeoutExpired:
             tap.ok(False, name, "took more than a minute")
             continue
         lines = done.stdout.decode("utf-8", "replace").splitlines()
+        if len(lines) == 1 and lines[0].startswith("no column "):
+            tap.skip(name, "its table has " + lines[0])
+            continue
         agree = {line.split()[0] for line in lines if line.endswith(" ok")}
         wrong = [line for line in lines if not line.endswith((" ok", " unasked"))]
         tap.ok(done.returncode == 0 and not wrong and len(agree) > 150, "%s: %d fields" % (name, len(agree)),

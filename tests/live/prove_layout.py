@@ -1,14 +1,27 @@
-"""Run by the interpreter under test, with TABLE (a .layout text) and COLUMN set before it: reads its own memory through
-the table and compares with what Python says. Prints "FIELD ok", or "FIELD found X, expected Y", one a line."""
+"""Run by the interpreter under test, with TABLE (a .layout text) set before it: reads its own memory through the column
+of its own build and compares with what Python says. Prints "FIELD ok", or "FIELD found X, expected Y", one a line;
+or "no column NAME"."""
 import builtins
 import ctypes
+import platform
 import struct
 import sys
+import sysconfig
 import threading
 import types
 import weakref
 
 fields, sizes = {}, {}
+W = struct.calcsize("P")
+ORDER = "<" if sys.byteorder == "little" else ">"
+
+
+def own_column():
+    machine = platform.machine()
+    if W == 4:
+        machine = {"x86_64": "i386", "i686": "i386", "aarch64": "arm"}.get(machine, machine)
+    debug = "-d" if hasattr(sys, "gettotalrefcount") else ""
+    return machine + debug + ("-t" if sysconfig.get_config_var("Py_GIL_DISABLED") else "")
 
 
 def parse(text, column):
@@ -18,6 +31,9 @@ def parse(text, column):
         if not words or words[0] in ("layout", "had", "source", "trait"):
             continue
         if words[0] == "config":
+            if column not in words:
+                print("no column", column)
+                sys.exit(0)
             at = words.index(column) + 1
         elif words[1] == "size":
             current = words[0]
@@ -31,7 +47,7 @@ def memory(addr, size):
     return ctypes.string_at(addr, size)
 
 
-FORMAT = {"ptr": "Q", "word": "Q", "sword": "q", "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i8": "b", "i32": "i", "i64": "q"}
+FORMAT = {"ptr": "Q" if W == 8 else "I", "word": "Q" if W == 8 else "I", "sword": "q" if W == 8 else "i", "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i8": "b", "i32": "i", "i64": "q"}
 
 
 def read(addr, field):
@@ -41,13 +57,13 @@ def read(addr, field):
     if kind == "bits":
         byte, rest = cell.split(":")
         bit, count = rest.split("+")
-        return struct.unpack("<I", memory(addr + int(byte), 4))[0] >> int(bit) & (1 << int(count)) - 1
+        return struct.unpack(ORDER + "I", memory(addr + int(byte), 4))[0] >> int(bit) & (1 << int(count)) - 1
     code = "Q" if kind.startswith(("off:", "size:")) else FORMAT[kind]
-    return struct.unpack("<" + code, memory(addr + int(cell), struct.calcsize(code)))[0]
+    return struct.unpack(ORDER + code, memory(addr + int(cell), struct.calcsize("=" + code)))[0]
 
 
 def word(addr):
-    return struct.unpack("<Q", memory(addr, 8))[0]
+    return struct.unpack("P", memory(addr, W))[0]
 
 
 def cstring(addr):
@@ -86,7 +102,7 @@ def text_of(addr):
     else:
         data = read(addr, "PyUnicode.data_compact")
     kind, n = read(addr, "PyUnicode.kind"), read(addr, "PyUnicode.length")
-    return memory(data, kind * n).decode({1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}[kind])
+    return memory(data, kind * n).decode({1: "latin-1", 2: "utf-16-%se", 4: "utf-32-%se"}[kind].replace("%s", sys.byteorder[0]))
 
 
 def objects():
@@ -111,7 +127,7 @@ def objects():
     t = id(Thing)
     check("PyType.tp_name", cstring(read(t, "PyType.tp_name")), b"Thing")
     expect(t, "PyType.tp_basicsize", Thing.__basicsize__)
-    expect(id(tuple), "PyType.tp_itemsize", 8)
+    expect(id(tuple), "PyType.tp_itemsize", W)
     expect(t, "PyType.tp_flags", Thing.__flags__)
     expect(id(BaseException), "PyType.tp_dictoffset", BaseException.__dictoffset__)
     expect(id(type), "PyType.tp_weaklistoffset", type.__weakrefoffset__)
@@ -147,16 +163,16 @@ def objects():
     expect(id(minus), "PyLong.ob_size", -digits)
     if has("PyLong.lv_tag"):
         check("PyLong.lv_tag", (read(id(n), "PyLong.lv_tag") >> 3, read(id(minus), "PyLong.lv_tag") & 3), (digits, 2))
-    parts = struct.unpack("<3I", memory(read(id(n), "PyLong.ob_digit"), 12))
+    parts = struct.unpack("3I", memory(read(id(n), "PyLong.ob_digit"), 12))
     check("PyLong.ob_digit", parts[0] | parts[1] << 30 | parts[2] << 60, n)
     check("PyDigit.size", sizes["PyDigit"], sys.int_info.sizeof_digit)
-    expect(id(1.5), "PyFloat.ob_fval", struct.unpack("<Q", struct.pack("<d", 1.5))[0])
+    expect(id(1.5), "PyFloat.ob_fval", struct.unpack("Q", struct.pack("d", 1.5))[0])
     tup = (b, n)
     expect(id(tup), "PyTuple.ob_size", 2)
-    check("PyTuple.ob_item", word(read(id(tup), "PyTuple.ob_item") + 8), id(n))
+    check("PyTuple.ob_item", word(read(id(tup), "PyTuple.ob_item") + W), id(n))
     lst = [b, n, tup]
     expect(id(lst), "PyList.ob_size", 3)
-    check("PyList.ob_item", word(read(id(lst), "PyList.ob_item") + 16), id(tup))
+    check("PyList.ob_item", word(read(id(lst), "PyList.ob_item") + 2 * W), id(tup))
     check("PyList.allocated", 3 <= read(id(lst), "PyList.allocated") < 20, True)
     s = {b, n, 7}
     expect(id(s), "PySet.used", 3)
@@ -216,7 +232,7 @@ def dictionaries():
     values = read(id(d), "PyDict.ma_values")
     if values:
         base = read(values, "PyDictValues.values") if has("PyDictValues.values") else values
-        check("PyDict.ma_values", [word(base), word(base + 8)], [id(two.first), id(two.second)])
+        check("PyDict.ma_values", [word(base), word(base + W)], [id(two.first), id(two.second)])
         if has("PyDictValues.values"):
             check("PyDictValues.values", True, True)
         expect(values, "PyDictValues.valid", 1)
@@ -245,7 +261,7 @@ def code_fields(code):
         expect(a, "PyCode.co_nlocalsplus", len(every))
         names = read(a, "PyCode.co_localsplusnames")
         first = read(names, "PyTuple.ob_item")
-        check("PyCode.co_localsplusnames", tuple(text_of(word(first + 8 * i)) for i in range(len(every))), every)
+        check("PyCode.co_localsplusnames", tuple(text_of(word(first + W * i)) for i in range(len(every))), every)
         kinds = read(a, "PyCode.co_localspluskinds")
         kinds = memory(read(kinds, "PyBytes.ob_sval"), read(kinds, "PyBytes.ob_size"))
         check("PyCode.co_localspluskinds", tuple(n for n, k in zip(every, kinds) if k & 0x80), code.co_freevars)
@@ -364,9 +380,9 @@ def frames():
         expect(a, "PyFrameObject.f_locals", 0)
         first = read(a, "PyFrameObject.f_localsplus")
         names = here.f_code.co_varnames
-        check("PyFrameObject.f_localsplus", word(first + 8 * names.index("local_value")), id(local_value))
+        check("PyFrameObject.f_localsplus", word(first + W * names.index("local_value")), id(local_value))
         n = len(names) + len(here.f_code.co_cellvars) + len(here.f_code.co_freevars)
-        expect(a, "PyFrameObject.f_valuestack", first + 8 * n)
+        expect(a, "PyFrameObject.f_valuestack", first + W * n)
         expect(a, "PyFrameObject.f_executing", 1)
         expect(a, "PyFrameObject.f_state", 0)
         expect(a, "PyFrameObject.f_stacktop", 0)
@@ -402,7 +418,7 @@ def frames():
     expect(inner, "PyFrame.owner", 0)
     first = read(inner, "PyFrame.localsplus")
     names = here.f_code.co_varnames
-    check("PyFrame.localsplus", word(first + 8 * names.index("local_value")) & ~3, id(local_value))
+    check("PyFrame.localsplus", word(first + W * names.index("local_value")) & ~3, id(local_value))
     outer = read(inner, "PyFrame.previous")
     check("PyFrame.previous", read(outer, "PyFrame.code") & ~3, id(below.f_code))
     for name in ("PyFrame.instr_ptr", "PyFrame.prev_instr"):
@@ -416,7 +432,7 @@ def frames():
         check("PyFrame.stacktop", n <= read(inner, "PyFrame.stacktop") <= n + here.f_code.co_stacksize, True)
     if has("PyFrame.stackpointer"):
         at = read(outer, "PyFrame.stackpointer") - read(outer, "PyFrame.localsplus")
-        check("PyFrame.stackpointer", 0 <= at // 8 <= read(id(below.f_code), "PyCode.co_nlocalsplus") + below.f_code.co_stacksize, True)
+        check("PyFrame.stackpointer", 0 <= at // W <= read(id(below.f_code), "PyCode.co_nlocalsplus") + below.f_code.co_stacksize, True)
     if has("PyThread.current_frame"):
         frame = read(tstate, "PyThread.current_frame")
         name = "PyThread.current_frame"
@@ -532,7 +548,7 @@ def runtime():
 
 ctypes.pythonapi.PyThreadState_Get.restype = ctypes.c_void_p
 tstate = ctypes.pythonapi.PyThreadState_Get()
-parse(TABLE, COLUMN)   # noqa: F821
+parse(TABLE, own_column())   # noqa: F821
 objects()
 frames()
 frame_left()
