@@ -99,7 +99,7 @@ START_TEST(no_other_table_fits)
 	struct build *b = sample(&l);
 	struct image *img = build_image(b);
 	for (size_t k = 0; layout_builtin_at(k, &other, &name) == 0; k++) {
-		if (k == (size_t)_i)
+		if (other >> 16 == version >> 16) /* of one minor version: the release decides, as the test above shows */
 			continue;
 		struct py py = { .img = img, .runtime = b->runtime };
 		struct known_version known = { 0 };
