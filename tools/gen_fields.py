@@ -78,7 +78,7 @@ def version(path, number, text, last):
 def read_traits(path, structs):
     """-> [(trait, [(WORD, value)], [(value, from, to, cond, target, n)])]"""
     fields = {s: {f[0] for f in fs} for s, _, fs in structs}
-    traits = []
+    traits, began = [], {}
     for number, line in lines(path):
         line, _, source = line.partition(' : ')
         words = line.split()
@@ -92,6 +92,7 @@ def read_traits(path, structs):
                     fail(path, number, f'malformed value {w}')
                 values.append((m[1], int(m[2])))
             traits.append((words[1], values, []))
+            began[words[1]] = number
             continue
         if not traits or len(words) < 2 or not source.strip():
             fail(path, number, 'expected: VALUE FROM..[TO] [if COND] : SOURCE')
@@ -124,7 +125,7 @@ def read_traits(path, structs):
         traits[-1][2].append((value, low, high, cond, target, n))
     for name, _, rows in traits:
         if not rows:
-            fail(path, 0, f'trait {name} has no rows')
+            fail(path, began[name], f'trait {name} has no rows')
     return traits
 
 
