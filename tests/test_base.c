@@ -7,6 +7,15 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
+/* ck_assert costs a system call, so bytes are compared here. */
+static bool all_are(const uint8_t *p, size_t len, uint8_t v)
+{
+	for (size_t i = 0; i < len; i++)
+		if (p[i] != v)
+			return false;
+	return true;
+}
+
 /* --- cursor --- */
 
 static const uint8_t octets[] = { 0x01, 0x82, 0x03, 0x84, 0x05, 0x86, 0x07, 0x88, 0x99 };
@@ -180,7 +189,8 @@ START_TEST(text_from_any_bytes_is_valid)
 			uint8_t p[] = { (uint8_t)b0, (uint8_t)b1, 0x80, (uint8_t)(b0 ^ b1), 0xbf };
 			for (size_t len = 1; len <= sizeof p; len++) {
 				struct str s = str_from_bytes(a, p, len);
-				ck_assert(str_valid(s.s, s.len));
+				if (!str_valid(s.s, s.len))
+					ck_abort_msg("%02x %02x, %zu bytes", b0, b1, len);
 			}
 		}
 }
@@ -221,9 +231,8 @@ START_TEST(text_round_trip)
 			continue;
 		char out[4];
 		size_t n = str_encode(cp, out), used;
-		ck_assert(str_valid(out, n));
-		ck_assert_uint_eq(str_decode(out, n, &used), cp);
-		ck_assert_uint_eq(used, n);
+		if (!str_valid(out, n) || str_decode(out, n, &used) != cp || used != n)
+			ck_abort_msg("U+%04X", (unsigned)cp);
 	}
 }
 END_TEST
@@ -264,14 +273,12 @@ START_TEST(arena_gives_zeroed_aligned_memory)
 	for (size_t i = 0; i < COUNT(sizes); i++) {
 		got[i] = arena_alloc(a, sizes[i]);
 		ck_assert_uint_eq((uintptr_t)got[i] % 16, 0);
-		for (size_t k = 0; k < sizes[i]; k++)
-			ck_assert_uint_eq(got[i][k], 0);
+		ck_assert(all_are(got[i], sizes[i], 0));
 		memset(got[i], (int)i + 1, sizes[i]);
 		sum += (sizes[i] + 15) / 16 * 16;
 	}
 	for (size_t i = 0; i < COUNT(sizes); i++) /* nobody has written over another */
-		for (size_t k = 0; k < sizes[i]; k++)
-			ck_assert_uint_eq(got[i][k], i + 1);
+		ck_assert(all_are(got[i], sizes[i], (uint8_t)(i + 1)));
 	ck_assert_uint_eq(arena_used(a), sum);
 	ck_assert_mem_eq(arena_dup(a, "xyz", 4), "xyz", 4);
 }
@@ -282,12 +289,15 @@ START_TEST(vec_grows_and_zeroes)
 	struct VEC(uint32_t) v = { 0 };
 	for (uint32_t i = 0; i < 10000; i++) {
 		uint32_t *p = vec_push(&v);
-		ck_assert_uint_eq(*p, 0);
+		if (*p != 0)
+			ck_abort_msg("element %u is not zeroed", i);
 		*p = i;
 	}
 	ck_assert_uint_eq(v.n, 10000);
-	for (uint32_t i = 0; i < 10000; i++)
-		ck_assert_uint_eq(v.p[i], i);
+	uint32_t right = 0;
+	while (right < v.n && v.p[right] == right)
+		right++;
+	ck_assert_uint_eq(right, 10000);
 	vec_free(&v);
 	ck_assert_uint_eq(v.n, 0);
 	ck_assert_ptr_null(v.p);
