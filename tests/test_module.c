@@ -281,6 +281,8 @@ START_TEST(what_is_a_module)
 	build_elf_file(b, 0x63000000, 0x63001000, 0, "/usr/share/locale/x.mo");
 	build_elf_absent(b, 0x64000000, 0x2000, 3);
 	build_elf_file(b, 0x64000000, 0x64002000, 0, "/dev/zero (deleted)");
+	build_elf_absent(b, 0x65000000, 0x1000, 5); /* a page of text once more: libffi's closures */
+	build_elf_file(b, 0x65000000, 0x65001000, SO_TEXT, path);
 	struct image *img = build_elf_open(b);
 	struct modules *mods = open_modules(img, &(struct search){ 0 });
 	const struct module *m;

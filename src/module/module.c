@@ -235,6 +235,30 @@ static void add_new(struct found *f, const struct mod *m)
 		*vec_push(&f->mod) = *m;
 }
 
+/*
+ * A page of a file's text that was mapped once more is no module: libffi 3.4 does so for its closures
+ * (ffi_tramp_get_libffi in src/tramp.c).
+ */
+static void drop_fragments(struct found *f)
+{
+	size_t kept = 0;
+	unsigned budget = 1 << 20; /* comparisons: for lists that were made up */
+	for (size_t i = 0; i < f->mod.n; i++) {
+		struct mod *m = &f->mod.p[i];
+		bool fragment = false;
+		for (size_t k = 0; !m->pub.bias_known && m->piece.p[0].offset && k < f->mod.n && !fragment && budget; k++, budget--) {
+			const struct module *whole = &f->mod.p[k].pub;
+			fragment = whole->bias_known && whole->path.len == m->pub.path.len &&
+				   memcmp(whole->path.p, m->pub.path.p, whole->path.len) == 0;
+		}
+		if (fragment)
+			vec_free(&m->piece);
+		else
+			f->mod.p[kept++] = *m;
+	}
+	f->mod.n = kept;
+}
+
 static struct blob text_at(struct modules *mods, addr_t at)
 {
 	char buf[4096];
@@ -552,6 +576,7 @@ int modules_open(struct image *img, const struct search *where, struct modules *
 	if (image_auxv(img, AT_PAGESZ, &page) == 0 && page >= 4096 && page <= 65536 && (page & (page - 1)) == 0)
 		mods->page = page;
 	from_mappings(mods, &f);
+	drop_fragments(&f);
 	if (!f.mod.n)
 		from_link_map(mods, &f);
 	add_vdso(mods, &f);
