@@ -326,6 +326,109 @@ START_TEST(interpreters_and_threads)
 }
 END_TEST
 
+/*
+ * A subinterpreter's thread state has the ids of the thread that created it (3.8 - 3.12); where there is a C frame, the
+ * stack that it lies on tells who runs it.
+ */
+static void borrowed(const struct layout *l, const char *config)
+{
+	if (!layout_has(l, F_PyThread_cframe))
+		return;
+	struct build *b = build_new(l);
+	addr_t sub = build_interp(b, 1), stack = build_alloc(b, 4096), other = build_alloc(b, 4096);
+	build_thread(b, b->interp, IDENT, 100);
+	build_thread(b, b->interp, IDENT + 0x1000, 101);
+	addr_t t = build_thread(b, sub, IDENT, 0);
+	b->lwps.p[0].regs.sp = other;
+	b->lwps.p[1].regs.sp = stack;
+	struct py_interp in = { .addr = sub };
+	struct py_thread th;
+	struct walk w;
+	struct py *py;
+
+	WRITE(b, t, PyThread, cframe, stack + 512);
+	py = build_py(b);
+	w = py_threads(py, &in);
+	ck_assert_int_eq(py_next_thread(&w, &th), 1);
+	ck_assert_msg(th.tid == 101 && !th.stale && th.ident == IDENT, "%s: %d", l->name, th.tid);
+	/* On no stack: the ids count. */
+	WRITE(b, t, PyThread, cframe, BUILD_RODATA + 8);
+	py = build_py(b);
+	w = py_threads(py, &in);
+	ck_assert_int_eq(py_next_thread(&w, &th), 1);
+	ck_assert_msg(th.tid == 100, "%s: %d", l->name, th.tid);
+	build_free(b);
+}
+
+START_TEST(who_runs_a_subinterpreter)
+{
+	each_layout(borrowed);
+}
+END_TEST
+
+static void map_heap(struct build *b, struct image *img, const char *path)
+{
+	*image_add_mapping(img) = (struct mapping){ .start = b->heap.base, .end = (b->heap.base + b->heap.n + 4095) & ~(addr_t)4095,
+						    .path = { (const uint8_t *)path, strlen(path) } };
+	image_settle(img);
+}
+
+/* Before Py_Initialize and after Py_Finalize: a Python that a table is for, and nothing alive in it. */
+static void not_alive(const struct layout *l, const char *config)
+{
+	struct build *b = build_new(l);
+	struct py *py;
+	struct err err = { 0 };
+	char path[64];
+
+	snprintf(path, sizeof path, "/usr/lib/libpython%u.%u.so.1.0", l->version >> 24, l->version >> 16 & 255);
+	WRITE(b, b->runtime, PyRuntime, interp_head, 0);
+	struct image *img = build_image(b);
+	map_heap(b, img, path);
+	ck_assert_msg(py_open(img, NULL, &(struct py_options){ .hint_runtime = b->runtime }, b->arena, &py, &err) == ERR_NOPYTHON, "%s: %s",
+		      l->name, err.msg);
+	snprintf(path, sizeof path, "Python %u.%u", l->version >> 24, l->version >> 16 & 255);
+	ck_assert_msg(!strncmp(err.why, path, strlen(path)) && strstr(err.why, "is mapped"), "%s", err.why);
+	build_free(b);
+}
+
+START_TEST(not_initialized_or_finalized)
+{
+	each_layout(not_alive);
+}
+END_TEST
+
+/* Late in Py_Finalize sys is empty; Py_GetVersion's buffer still has the version. */
+static void sys_gone(const struct layout *l, const char *config)
+{
+	addr_t threads[2], text;
+	struct build *b = two_threads(l, threads);
+	struct py *py = NULL;
+	struct err err = { 0 };
+	char path[64], version[64];
+
+	snprintf(path, sizeof path, "/usr/lib/libpython%u.%u.so.1.0", l->version >> 24, l->version >> 16 & 255);
+	snprintf(version, sizeof version, "%u.%u.%u (main, Jan  1 2026, 00:00:00) [GCC 12.2.0]", l->version >> 24, l->version >> 16 & 255,
+		 l->version >> 8 & 255);
+	build_settle(b);
+	WRITE(b, b->interp, PyInterp, sysdict, build_dict(b, BUILD_DICT));
+	text = build_alloc(b, 128);
+	build_put(b, text, version, strlen(version));
+	struct image *img = build_image(b);
+	map_heap(b, img, path);
+	ck_assert_msg(py_open(img, NULL, NULL, b->arena, &py, &err) == 0, "%s: %s", l->name, err.msg);
+	ck_assert(py->version_exact);
+	*strchr(version, ' ') = 0;
+	ck_assert_str_eq(py->version_text, version);
+	build_free(b);
+}
+
+START_TEST(version_without_sys)
+{
+	each_layout(sys_gone);
+}
+END_TEST
+
 /* A thread list that loops, that leads nowhere, and that leads into another interpreter's. */
 static void broken_lists(const struct layout *l, const char *config)
 {
@@ -577,6 +680,9 @@ int main(void)
 	tcase_add_test(tc, a_failed_proof_says_why);
 	tcase_add_test(tc, nothing_of_python);
 	tcase_add_test(tc, interpreters_and_threads);
+	tcase_add_test(tc, who_runs_a_subinterpreter);
+	tcase_add_test(tc, not_initialized_or_finalized);
+	tcase_add_test(tc, version_without_sys);
 	tcase_add_test(tc, broken_lists_end);
 	tcase_add_test(tc, what_the_program_calls_itself);
 	tcase_add_test(tc, a_thousand_threads);

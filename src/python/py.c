@@ -130,12 +130,30 @@ static pid_t tid_by_tls(const struct py *py, uint64_t ident)
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
-		if (py->by_tls[mid].tls < ident)
+		if (py->by_tls[mid].at < ident)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	return lo < py->n_by_tls && py->by_tls[lo].tls == ident ? py->by_tls[lo].tid : 0;
+	return lo < py->n_by_tls && py->by_tls[lo].at == ident ? py->by_tls[lo].tid : 0;
+}
+
+/* The thread whose stack in use an address lies in: the nearest stack pointer below it, in the same piece of memory. */
+static pid_t tid_by_stack(const struct py *py, addr_t at)
+{
+	size_t lo = 0, hi = py->n_by_tid;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (py->by_sp[mid].at <= at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo || !py->by_sp[lo - 1].at)
+		return 0;
+	const struct segment *seg = image_segment_at(py->img, at);
+	return seg && image_segment_at(py->img, py->by_sp[lo - 1].at) == seg ? py->by_sp[lo - 1].tid : 0;
 }
 
 static bool tid_is_here(const struct py *py, uint64_t tid)
@@ -200,6 +218,15 @@ int py_next_thread(struct walk *w, struct py_thread *ret)
 	bool has_native = READ(py, t.addr, PyThread, native_thread_id, &native) == 0 && native;
 	if (!t.tid && has_native && tid_is_here(py, native))
 		t.tid = (pid_t)native;
+	/*
+	 * The thread state of a subinterpreter keeps the ids of the thread that created it, whoever runs it (3.8.18, 3.10.13,
+	 * 3.12.1 _xxsubinterpreters.run_string; 3.13 makes one for each thread).  Where the evaluation loop keeps a C frame, that
+	 * lies on the stack of the thread that runs.
+	 */
+	addr_t cframe;
+	pid_t runs = READ(py, t.addr, PyThread, cframe, &cframe) == 0 && cframe ? tid_by_stack(py, cframe) : 0;
+	if (runs)
+		t.tid = runs;
 	t.stale = !t.tid && (t.ident || has_native) && py->n_by_tid;
 	t.holds_gil = w->gil_holder && w->gil_holder == t.addr;
 	if (t.holds_gil && READ(py, t.addr, PyThread, holds_gil, &holds) == 0 && !holds)

@@ -28,10 +28,10 @@ struct py {
 	unsigned self_taken, self_differ; /* fields from _Py_DebugOffsets, and those that disagree with the table */
 	bool table_older;         /* the newest table is older than this version; its own debug offsets are used */
 	struct py_types types;
-	const struct py_tid *by_tls, *by_tid; /* the image's threads, sorted by each */
-	size_t n_by_tls, n_by_tid;
+	const struct py_tid *by_tls, *by_sp, *by_tid; /* the image's threads, sorted by thread pointer (where known), by sp, by tid */
+	size_t n_by_tls, n_by_tid; /* n_by_tid: of by_sp too */
 };
-struct py_tid { addr_t tls; pid_t tid; };
+struct py_tid { addr_t at; pid_t tid; };
 
 /* Overrules: python_version 0 and layout_text NULL when not given. */
 struct py_options {
@@ -45,7 +45,7 @@ struct py_options {
  */
 int py_open(struct image *img, struct modules *mods, const struct py_options *opt, struct arena *a, struct py **ret, struct err *err) MUST_CHECK;
 
-/* The image's threads by thread pointer and by id: what thread states are matched with.  py_open has done it. */
+/* The image's threads by thread pointer, stack and id: what thread states are matched with.  py_open has done it. */
 void py_index_threads(struct py *py, struct arena *a);
 
 /* A bounded walk over a linked list; limit counts entries, mark is Brent's tortoise for cycles. */

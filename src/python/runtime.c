@@ -124,9 +124,26 @@ static void remember(struct opening *o, struct proof *best, const struct proof *
 		*best = *p;
 }
 
+/* sys may be gone already (Py_Finalize clears it last) while the text that sys.version was made from is there. */
+static void complete_version(struct py *py)
+{
+	char text[32];
+	uint32_t version;
+
+	if (py->version_exact || search_version_text(py->img, text, sizeof text) < 0)
+		return;
+	version = version_parse(text);
+	if (version >> 16 != py->version >> 16)
+		return;
+	py->version = version;
+	py->version_exact = true;
+	snprintf(py->version_text, sizeof py->version_text, "%s", text);
+}
+
 static bool accept(struct opening *o, const struct py *py, const char *config, const char *found_by)
 {
 	o->found = arena_dup(o->arena, py, sizeof *py);
+	complete_version(o->found);
 	o->found->found_by = found_by;
 	o->found->free_threaded = config_has(config, 't');
 	o->found->debug_build = config_has(config, 'd');
@@ -241,8 +258,9 @@ static bool attempt_self(struct opening *o, addr_t runtime, const char *found_by
 			snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
 		else if (py_prove(&py, &o->known, py.table_older, &p) == 0)
 			return accept(o, &py, config, found_by);
+		if (!o->self_name[0] || p.stage > o->self.stage)
+			snprintf(o->self_name, sizeof o->self_name, "%s%s", py.layout.name, own ? " and its own offsets" : "");
 		remember(o, &o->self, &p);
-		snprintf(o->self_name, sizeof o->self_name, "%s%s", py.layout.name, own ? " and its own offsets" : "");
 	}
 	return false;
 }
@@ -453,11 +471,11 @@ static int tid_order(const void *a, const void *b)
 	return x->tid < y->tid ? -1 : x->tid > y->tid;
 }
 
-static int tls_order(const void *a, const void *b)
+static int at_order(const void *a, const void *b)
 {
 	const struct py_tid *x = a, *y = b;
 
-	return x->tls < y->tls ? -1 : x->tls > y->tls ? 1 : tid_order(a, b);
+	return x->at < y->at ? -1 : x->at > y->at ? 1 : tid_order(a, b);
 }
 
 void py_index_threads(struct py *py, struct arena *a)
@@ -471,12 +489,32 @@ void py_index_threads(struct py *py, struct arena *a)
 		if (threads[i].regs.tls)
 			by_tls[n_tls++] = by_tid[i];
 	}
+	struct py_tid *by_sp = arena_alloc(a, n * sizeof *by_sp + 1);
+	for (size_t i = 0; i < n; i++)
+		by_sp[i] = (struct py_tid){ threads[i].regs.sp, threads[i].tid };
+	qsort(by_sp, n, sizeof *by_sp, at_order);
+	py->by_sp = by_sp;
 	qsort(by_tid, n, sizeof *by_tid, tid_order);
-	qsort(by_tls, n_tls, sizeof *by_tls, tls_order);
+	qsort(by_tls, n_tls, sizeof *by_tls, at_order);
 	py->by_tid = by_tid;
 	py->n_by_tid = n;
 	py->by_tls = by_tls;
 	py->n_by_tls = n_tls;
+}
+
+/* A version that there is a table for, and under it no candidate has an interpreter at all. */
+static bool no_interpreter(const struct opening *o)
+{
+	bool known = false;
+
+	for (size_t i = 0; i < o->n_tries; i++) {
+		if (o->tries[i].layout.version >> 16 != o->known.version >> 16)
+			continue;
+		known = true;
+		if (o->tries[i].best.stage > PROOF_NOTHING)
+			return false;
+	}
+	return known && o->self.stage == PROOF_NOTHING;
 }
 
 static int give_up(struct opening *o, struct err *err)
@@ -490,16 +528,27 @@ static int give_up(struct opening *o, struct err *err)
 		return err_why(err, "no libpython, no symbol _PyRuntime, no section .PyRuntime, no cookie of 3.13 or later, and no thread state "
 			       "with the thread pointer of one of the %zu threads", n);
 	}
+	if (no_interpreter(o)) {
+		err_set(err, ERR_NOPYTHON, "found no Python interpreter");
+		return err_why(err, "Python %s is mapped, but has no interpreter: the crash came before Py_Initialize or after Py_Finalize, "
+			       "or Python's data was left out", o->known.text);
+	}
+	/* The nearest misses first: they tell most, and the list may be cut. */
 	CLEANUP(cleanup_sb) struct sb tried = { 0 };
-	if (o->self_name[0])
-		sb_printf(&tried, "%s: %s; ", o->self_name, o->self.why);
-	for (size_t i = 0; i < o->n_tries; i++) {
-		const struct proof *p = &o->tries[i].best;
-		if (tried.len > 400) {
-			sb_printf(&tried, "...; ");
-			break;
+	for (int stage = PROOF_DONE; stage >= PROOF_NOTHING; stage--) {
+		if (o->self_name[0] && o->self.stage == stage)
+			sb_printf(&tried, "%s: %s; ", o->self_name, o->self.why);
+		for (size_t i = 0; i < o->n_tries; i++) {
+			const struct proof *p = &o->tries[i].best;
+			if (p->stage != stage)
+				continue;
+			if (tried.len > 380) {
+				sb_printf(&tried, "...; ");
+				stage = PROOF_NOTHING;
+				break;
+			}
+			sb_printf(&tried, "%s: %s; ", o->tries[i].layout.name, p->why[0] ? p->why : "no runtime found");
 		}
-		sb_printf(&tried, "%s: %s; ", o->tries[i].layout.name, p->why[0] ? p->why : "no runtime found");
 	}
 	if (tried.len > 2)
 		tried.len -= 2;
