@@ -11,7 +11,7 @@
 #include "render/stack.h"
 #include "render/words.h"
 
-enum { WIDTH = 1200, MARGIN = 10, ROW = 19, BOX = 18, TITLE_ROW = 24, TEXT_ROW = 18, LEGEND = 34 };
+enum { WIDTH = 1200, MARGIN = 10, ROW = 19, BOX = 18, TITLE_ROW = 24, TEXT_ROW = 18, LEGEND = 34, WARM = 12 };
 static const double CHAR_WIDTH = 7.25; /* of the 12 px monospace font, generously */
 
 enum node_kind { NODE_ROOT, NODE_FRAME, NODE_GAP, NODE_NOTE, NODE_RUNNING, NODE_WAITING, NODE_CRASHED };
@@ -35,6 +35,7 @@ struct graph {
 	size_t *slots, room;              /* nodes by parent and content: index + 1, open addressing */
 	size_t rows;
 	bool single, crash;               /* of one thread; the title tells of a crash */
+	struct str color_of[WARM];         /* the file that has this one of the warm colours */
 	FILE *out;
 };
 
@@ -195,16 +196,32 @@ static void write_text(FILE *out, double x, double y, double width, const char *
 	fputs("</text>", out);
 }
 
-static const char *fill(const struct node *node)
+/* Warm and light enough for black text, neighbours unlike. */
+static const char warm[][8] = { "#ffd166", "#f79d65", "#f7d4a8", "#e9c46a", "#f2b5a0", "#ffe08a", "#f4a261", "#d9b98a", "#ffb347", "#f5c6aa", "#eeaa7b", "#f0e0a0" };
+_Static_assert(sizeof warm / sizeof *warm == WARM, "a file for each colour");
+
+/* All frames of a file are of one colour, and each file of another as long as there are enough; mostly the same in every graph. */
+static const char *file_color(struct graph *g, struct str file)
 {
-	/* Warm and light enough for black text; the same for all frames of a file. */
-	static const char warm[][8] = { "#f9c784", "#f7b267", "#f4a261", "#f79d65", "#ffd166", "#fcbf49", "#f8b195", "#f6bd60", "#ffb570", "#eeaa66", "#f5d06f", "#f2a07b" };
+	size_t first = hash_str(0, file) % WARM;
+	for (size_t i = 0; i < WARM; i++) {
+		struct str *owner = &g->color_of[(first + i) % WARM];
+		if (!owner->s)
+			*owner = file.s ? file : STR("");
+		if (str_eq(*owner, file))
+			return warm[(first + i) % WARM];
+	}
+	return warm[first];
+}
+
+static const char *fill(struct graph *g, const struct node *node)
+{
 	switch (node->kind) {
 	case NODE_ROOT: return "#d9d9d9";
 	case NODE_FRAME:
 		if (!node->frame->python)
 			return "#b8c4ce";
-		return warm[hash_str(0, node->frame->file) % (sizeof warm / sizeof *warm)];
+		return file_color(g, node->frame->file);
 	case NODE_GAP:
 	case NODE_NOTE: return "#eeeeee";
 	case NODE_RUNNING: return "#98d19a";
@@ -260,7 +277,12 @@ static void label(const struct graph *g, const struct node *node, size_t columns
 			b->len = before;
 			words_place(b, g->r, &shorter);
 		}
-		if (node->frame->source.len) {
+		if (str_columns(sb_view(b)) > columns && node->frame->at.line > 0) { /* and the line more than half the name */
+			b->len = before - 1;
+			sb_printf(b, ":%d", node->frame->at.line);
+			break;
+		}
+		if (node->frame->source.len && columns > str_columns(sb_view(b)) + 10) { /* not to cut the place for it */
 			struct str s = node->frame->source;
 			while (s.len && (*s.s == ' ' || *s.s == '\t'))
 				s = (struct str){ s.s + 1, s.len - 1 };
@@ -315,7 +337,7 @@ static void hover(const struct graph *g, const struct node *node, struct sb *b)
 	}
 }
 
-static void draw_node(const struct graph *g, const struct node *node, double bottom)
+static void draw_node(struct graph *g, const struct node *node, double bottom)
 {
 	double unit = (double)(WIDTH - 2 * MARGIN) / (double)g->nodes.p[0].threads;
 	double x = MARGIN + (double)node->start * unit, w = (double)node->threads * unit, y = bottom - (double)(node->depth + 1) * ROW;
@@ -326,7 +348,7 @@ static void draw_node(const struct graph *g, const struct node *node, double bot
 	/* An inner svg clips, so that no font however wide gets out of the box. */
 	fprintf(g->out, "<svg x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>", x, y, w > 2 ? w - 1 : w, BOX);
 	write_xml(g->out, sb_view(&b));
-	fprintf(g->out, "</title><rect width=\"100%%\" height=\"100%%\" fill=\"%s\"/>", fill(node));
+	fprintf(g->out, "</title><rect width=\"100%%\" height=\"100%%\" fill=\"%s\"/>", fill(g, node));
 	size_t columns = columns_in(w - 8);
 	if (columns >= 3) {
 		b.len = 0;
@@ -339,7 +361,7 @@ static void draw_node(const struct graph *g, const struct node *node, double bot
 static void draw_legend(const struct graph *g, double y)
 {
 	static const struct { const char *fill, *text; } keys[] = {
-		{ "#f7b267", "Python" }, { "#b8c4ce", "native" }, { "#8cbbe8", "waiting" }, { "#98d19a", "running" }, { "#c62828", "crashed" },
+		{ "#f4a261", "Python" }, { "#b8c4ce", "native" }, { "#8cbbe8", "waiting" }, { "#98d19a", "running" }, { "#c62828", "crashed" },
 	};
 	double x = MARGIN;
 	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

@@ -68,33 +68,23 @@ void words_duration(struct sb *b, int64_t ns)
 		sb_printf(b, "%" PRId64 " days", s / 86400);
 }
 
-/* Of str_columns' measure, but of the text as sb_safe writes it; stops in front of the code point that does not fit. */
-static size_t fitting(struct str s, size_t columns)
-{
-	struct sb one = { 0 };
-	size_t used = 0;
-	for (size_t i = 0, n; i < s.len; i += n) {
-		str_decode(s.s + i, s.len - i, &n);
-		one.len = 0;
-		sb_safe(&one, (struct str){ s.s + i, n });
-		used += str_columns(sb_view(&one));
-		if (used > columns) {
-			sb_free(&one);
-			return i;
-		}
-	}
-	sb_free(&one);
-	return s.len;
-}
-
 void words_clip(struct sb *b, struct str s, size_t columns)
 {
-	if (fitting(s, columns) == s.len) {
-		sb_safe(b, s);
-		return;
+	/* What is measured is the text as sb_safe writes it; `room` is where the dots would go. */
+	size_t used = 0, room = b->len, with_dots = columns > 3 ? columns - 3 : 0;
+	for (size_t i = 0, n; i < s.len; i += n) {
+		size_t before = b->len;
+		str_decode(s.s + i, s.len - i, &n);
+		sb_safe(b, (struct str){ s.s + i, n });
+		used += str_columns((struct str){ b->s + before, b->len - before });
+		if (used <= with_dots)
+			room = b->len;
+		if (used > columns) {
+			b->len = room;
+			sb_printf(b, "...");
+			return;
+		}
 	}
-	sb_safe(b, (struct str){ s.s, fitting(s, columns > 3 ? columns - 3 : 0) });
-	sb_printf(b, "...");
 }
 
 enum { NAME_COLUMNS = 60 };
