@@ -15,17 +15,12 @@ import signal
 import subprocess
 import sys
 
-from pythons import CACHE, find
+from pythons import CACHE, find, layouts
 from tap import Tap
 from target import Target, run
 
 PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
 tap = Tap()
-
-
-def layouts():
-    """The minor versions that pyanalyze has a table for."""
-    return set(re.findall(r"\b(\d+\.\d+)(?:\.\d+)? \w", run([PYANALYZE, "--version"]).stdout.decode().split("layouts:")[1].split("\n")[0]))
 
 
 def report(path, *options, prefix=()):
@@ -228,15 +223,15 @@ def unsupported(python):
 
 def main():
     wanted = sys.argv[3:]
-    known = layouts()
+    known = layouts(PYANALYZE)
     found, absent = find()
     for python in found:
         if wanted and not any(w in python.name for w in wanted):
             continue
-        (supported if python.minor in known else unsupported)(python)
-    for minor in sorted(known, key=lambda v: int(v.split(".")[1])):
-        if not wanted and not any(p.minor == minor for p in found):
-            tap.skip("CPython %s" % minor, "no such interpreter here; tools/pythons can fetch some into %s" % CACHE.replace(os.path.expanduser("~"), "~"))
+        (supported if (python.minor, python.config) in known else unsupported)(python)
+    for minor, config in sorted(known, key=lambda k: (int(k[0].split(".")[1]), k[1])):
+        if not wanted and not any((p.minor, p.config) == (minor, config) for p in found):
+            tap.skip("CPython %s %s" % (minor, config), "no such interpreter here; tools/pythons can fetch some into %s" % CACHE.replace(os.path.expanduser("~"), "~"))
     for name, why in absent:
         if not wanted:
             tap.skip(name, why)

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from pythons import Python, find
+from pythons import Python, find, layouts
 from tap import Tap
 from target import Target, run
 
@@ -35,7 +35,7 @@ def usage():
     says("unknown option", ["--jsn", "x"], 2, "pyanalyze: unknown option \"--jsn\"\n  try: --json, or pyanalyze --help")
     says("abbreviated option", ["--vers"], 2, "pyanalyze: unknown option \"--vers\"{}")
     says("unknown format", ["--format=jsno", "x"], 2, "pyanalyze: unknown format \"jsno\"\n  try: --format=json")
-    says("frames that are no number", ["--frames=many", "x"], 2, "pyanalyze: --frames {}")
+    says("frames that are no number", ["--frames=many", "x"], 2, "pyanalyze: --frames: \"many\" will not do\n  try: a whole number from 0 to 4294967295")
     says("a version that is none", ["--python-version=new", "x"], 2, "pyanalyze: \"new\" is not a version of Python\n  try: --python-version=3.12.1")
     says("a source map without =", ["--source-map=/x", "x"], 2, "pyanalyze: --source-map needs OLD=NEW\n  try: {}")
     done = run([PYANALYZE, "--help"])
@@ -91,7 +91,7 @@ def no_python(folder):
     core = os.path.join(folder, cores[0])
     done = run([PYANALYZE, core])
     text = done.stdout.decode()
-    tap.ok(done.returncode == 5 and "found no Python in this core (1 thread" in text, "a core without Python: report and exit code 5", text)
+    tap.ok(done.returncode == 5 and "found no Python in this core (threads: 1)" in text, "a core without Python: report and exit code 5", text)
     os.unlink(core)
 
 
@@ -113,8 +113,8 @@ def analyze(*argv):
 
 def with_python(folder):
     """A copy of an interpreter under another name, so that it can be taken away and replaced afterwards."""
-    known = set(re.findall(r"\b(\d+\.\d+)(?:\.\d+)? \w", run([PYANALYZE, "--version"]).stdout.decode().split("layouts:")[1].split("\n")[0]))
-    found = [p for p in find()[0] if p.minor in known and not p.root]
+    known = layouts(PYANALYZE)
+    found = [p for p in find()[0] if (p.minor, p.config) in known and not p.root]
     if not found:
         tap.skip("files that are not there", "no interpreter here that there is a layout for")
         return

@@ -9,10 +9,11 @@ ASK = "import sys; sys.stdout.write('%d.%d.%d' % sys.version_info[:3])"
 
 
 class Python:
-    """One interpreter: argv to start it, its root folder ('' for this machine's own), version text and a short name."""
+    """One interpreter: argv to start it, its root folder ('' for this machine's own), version text and a short name.
+    config: the column of a layout table that fits it, "x86_64", "x86_64-d" (debug build), "i386"."""
 
-    def __init__(self, argv, version, name, root=""):
-        self.argv, self.version, self.name, self.root = argv, version, name, root
+    def __init__(self, argv, version, name, root="", config="x86_64"):
+        self.argv, self.version, self.name, self.root, self.config = argv, version, name, root, config
 
     @property
     def minor(self):
@@ -28,35 +29,39 @@ def ask(argv):
     return text if done.returncode == 0 and re.match(r"^\d+\.\d+\.\d+$", text) else None
 
 
+def layouts(pyanalyze):
+    """{(minor version, config)} that pyanalyze has a table for."""
+    text = subprocess.run([pyanalyze, "--version"], stdout=subprocess.PIPE).stdout.decode()
+    return set(re.findall(r"(\d+\.\d+)(?:\.\d+)? (\S+)", text.split("layouts:")[1].split("\n")[0]))
+
+
+def programs():
+    """(program, root, config, name) of what is installed here and unpacked in the cache; each program once."""
+    seen = set()
+    for path in sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python")) + glob.glob("/usr/bin/python[23].*")):
+        if re.match(r"^python(\d\.\d+)?(-dbg)?$", os.path.basename(path)) and os.path.realpath(path) not in seen:
+            seen.add(os.path.realpath(path))
+            config = os.uname().machine + ("-d" if path.endswith("-dbg") else "")
+            yield path, "", config, "pyenv" if ".pyenv" in path else "system"
+    for path in sorted(glob.glob(os.path.join(CACHE, "*", "usr", "bin", "python[23].*"))):
+        root = path[: path.index("/usr/bin/")]
+        if re.match(r"^python\d\.\d+(-dbg)?$", os.path.basename(path)) and not os.path.islink(path) and os.path.exists(root + "/.complete"):
+            debug = path.endswith("-dbg")
+            yield path[len(root):], root, os.path.basename(root).split("-")[-1] + ("-d" if debug else ""), os.path.basename(root) + ("-dbg" if debug else "")
+
+
 def find():
-    """(interpreters, [(name, why it was left out)]), each program once, oldest version first."""
-    found, absent, seen = [], [], set()
-    for path in sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python")) + glob.glob("/usr/bin/python3*")):
-        if not re.match(r"^python[0-9.]*$", os.path.basename(path)):
-            continue
-        real = os.path.realpath(path)
-        if real in seen:
-            continue
-        seen.add(real)
-        version = ask([path])
-        where = "pyenv" if ".pyenv" in path else "system"
-        if version:
-            found.append(Python([path], version, "%s-%s" % (where, version)))
-        else:
-            absent.append((path, "does not start"))
-    for program in sorted(glob.glob(os.path.join(CACHE, "*", "usr", "bin", "python[23].*"))):
-        root = program[: program.index("/usr/bin/")]
-        name = os.path.basename(root)
-        if not re.match(r"^python\d\.\d+(-dbg)?$", os.path.basename(program)) or os.path.islink(program):
-            continue
-        if os.geteuid() != 0:
+    """(interpreters, [(name, why it was left out)]), oldest version first."""
+    found, absent = [], []
+    for program, root, config, name in programs():
+        if root and os.geteuid() != 0:
             absent.append((name, "needs root for chroot"))
             continue
-        argv = ["chroot", root, "/usr/bin/" + os.path.basename(program)]
+        argv = ["chroot", root, program] if root else [program]
         version = ask(argv)
         if version:
-            found.append(Python(argv, version, name, root))
+            found.append(Python(argv, version, name if root else "%s-%s%s" % (name, version, "-dbg" if program.endswith("-dbg") else ""), root, config))
         else:
-            absent.append((name, "does not start"))
+            absent.append((name, "does not start here"))
     found.sort(key=lambda p: [int(n) for n in p.version.split(".")] + [p.name])
     return found, absent
