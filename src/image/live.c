@@ -146,7 +146,8 @@ int image_attach(pid_t pid, struct image **ret, struct err *err)
 		return fail(dir, pid, "the folder", err);
 	struct abi abi;
 	code = proc_abi(dir, &abi);
-	if (code == ERR_GONE && proc_live_tid(pid, &tid) == 0) /* it lives: it has no program */
+	struct proc_stat st;
+	if (code == ERR_GONE && proc_stat(dir, &st) == 0 && (st.flags & PROC_KERNEL))
 		return err_set(err, ERR_UNSUPPORTED, "process %d belongs to the kernel and has no memory of its own", (int)pid);
 	if (code)
 		return fail(code, pid, "the program", err);

@@ -219,7 +219,27 @@ static int reserve(struct capture *c, uint64_t total, struct err *err)
 
 /* -- the plan: regions and the ranges in them that exist -- */
 
-static int plan(struct capture *c, int pagemap, const struct flags *flags, struct ranges *scratch, uint64_t *total)
+/* The pages of a region.  Without PAGEMAP_SCAN a terabyte takes a second, so it goes step by step. */
+static int find(const struct capture *c, int pagemap, const struct region *r, struct ranges *ret, struct err *err)
+{
+	const uint64_t step = (uint64_t)64 << 30;
+	ret->n = 0;
+	if (r->keep == KEEP_ALL)
+		*vec_push(ret) = (struct range){ r->map->start, r->map->end };
+	if (r->keep == KEEP_ALL || r->keep == KEEP_NOTHING)
+		return 0;
+	for (addr_t at = r->map->start, end; at < r->map->end; at = end) {
+		end = r->map->end - at > step ? at + step : r->map->end;
+		int code = pages_find(pagemap, at, end, r->keep == KEEP_OWN ? PAGES_OWN : PAGES_MAPPED, ret);
+		if (code)
+			return code;
+		if (interrupted(c, err) || (c->frozen && frozen_over(c->frozen)))
+			return ERR_LIMIT;
+	}
+	return 0;
+}
+
+static int plan(struct capture *c, int pagemap, const struct flags *flags, struct ranges *scratch, uint64_t *total, struct err *err)
 {
 	c->regions.n = c->kept.n = 0;
 	uint64_t at = 0;
@@ -231,12 +251,7 @@ static int plan(struct capture *c, int pagemap, const struct flags *flags, struc
 			flag++;
 		*r = region_of(m, flag < flags->n && flags->p[flag].start < m->end);
 		r->first = c->kept.n;
-		scratch->n = 0;
-		int code = 0;
-		if (r->keep == KEEP_ALL)
-			*vec_push(scratch) = (struct range){ m->start, m->end };
-		else if (r->keep != KEEP_NOTHING)
-			code = pages_find(pagemap, m->start, m->end, r->keep == KEEP_OWN ? PAGES_OWN : PAGES_MAPPED, scratch);
+		int code = find(c, pagemap, r, scratch, err);
 		if (code)
 			return code;
 		for (size_t k = 0; k < scratch->n; k++) {
@@ -359,7 +374,7 @@ static int stop_and_copy(struct capture *c, const struct flags *flags, struct ra
 	code = dir < 0 || proc_readlink(dir, "exe", &exe) ? ERR_GONE : proc_maps_read(dir, &c->maps);
 	bool replaced = !code && (exe.len != c->exe.len || memcmp(exe.s, c->exe.s, exe.len) != 0); /* by execve */
 	if (!code)
-		code = plan(c, pagemap, flags, scratch, &total);
+		code = plan(c, pagemap, flags, scratch, &total, err);
 	bool grew = !code && total > c->data_size;
 	if (!code && !grew && !replaced) {
 		struct copier cp = { .c = c, .tid = c->tid, .mem = mem, .err = err };
@@ -370,8 +385,10 @@ static int stop_and_copy(struct capture *c, const struct flags *flags, struct ra
 	c->data_used = total;
 	if (frozen_over(c->frozen))
 		return gave_up(c, total, err);
-	if (frozen_died(c->frozen) || replaced || code == ERR_GONE)
+	if (frozen_died(c->frozen) || code == ERR_GONE)
 		return refusal_ended(c->pid, err);
+	if (replaced)
+		return refusal_replaced(c->pid, err);
 	if (grew)
 		return too_little(c, total, c->data_size, "grew meanwhile, and runs again", err);
 	if (code == ERR_LIMIT)
@@ -456,7 +473,7 @@ int capture(pid_t pid, const struct capture_options *opt, struct capture **ret, 
 		files_open(c->tid, &c->maps, &c->files);
 	pagemap = openat(dir, "pagemap", O_RDONLY | O_CLOEXEC);
 	code = pagemap < 0 ? err_set(err, ERR_IO, "cannot read /proc/%d/pagemap: %s", (int)pid, strerror(errno))
-			   : plan(c, pagemap, &flags, &scratch, &total);
+			   : plan(c, pagemap, &flags, &scratch, &total, err);
 	if (code == ERR_GONE)
 		code = refusal_ended(pid, err);
 	if (!code)

@@ -204,7 +204,7 @@ static int take_status(struct frozen *f, struct slot *s, int status)
 	s->state = STOPPED;
 	int event = status >> 16;
 	if (event == PTRACE_EVENT_EXEC)
-		return refusal_ended(f->pid, &f->err);
+		return refusal_replaced(f->pid, &f->err);
 	/* PTRACE_EVENT_STOP: our interruption, or a group stop, which goes on by itself after the detach. */
 	if (event == 0)
 		s->signo = WSTOPSIG(status);
@@ -400,7 +400,7 @@ int freeze_check(pid_t pid, struct err *err)
 	if (code == ERR_PERM)
 		return refusal_perm(pid, tid, err);
 	struct proc_stat st;
-	if (code == ERR_GONE && proc_stat(dir, &st) == 0 && st.state != 'Z' && st.state != 'X') {
+	if (code == ERR_GONE && proc_stat(dir, &st) == 0 && (st.flags & PROC_KERNEL)) {
 		err_set(err, ERR_NOPYTHON, "process %d (%s) does not run CPython: it is a thread of the kernel", (int)pid, st.comm);
 		err_hint(err, "pgrep -af python");
 		return ERR_NOPYTHON;

@@ -26,6 +26,13 @@ int refusal_ended(pid_t pid, struct err *err)
 	return ERR_GONE;
 }
 
+int refusal_replaced(pid_t pid, struct err *err)
+{
+	err_set(err, ERR_GONE, "process %d became another program (execve) while it was being read; no snapshot was written", (int)pid);
+	err_hint(err, "the same again");
+	return ERR_GONE;
+}
+
 int refusal_traced(pid_t pid, pid_t tracer, struct err *err)
 {
 	struct proc_stat st = { .comm = "" };

@@ -6,7 +6,8 @@
 
 /* Each fills err and returns its code. */
 int refusal_gone(pid_t pid, struct err *err);                 /* there is no such process */
-int refusal_ended(pid_t pid, struct err *err);                /* it ended (or became another program) while it was read */
+int refusal_ended(pid_t pid, struct err *err);                /* it ended while it was being read */
+int refusal_replaced(pid_t pid, struct err *err);             /* it became another program meanwhile */
 int refusal_traced(pid_t pid, pid_t tracer, struct err *err);
 /* The kernel refused with EPERM or EACCES; looks for the reason: other user, capability, yama, not dumpable, container. */
 int refusal_perm(pid_t pid, pid_t tid, struct err *err);
