@@ -302,7 +302,7 @@ static void facts_line(struct text *t, struct sb *facts)
 static void facts(struct text *t)
 {
 	struct sb line = { 0 };
-	words_command(&line, t->r, width(t) > 60 ? width(t) - 50 : 30);
+	words_command(&line, t->r, width(t) > 75 ? width(t) - 45 : 30);
 	if (t->r->process.pid >= 0)
 		sb_printf(&line, "   pid %" PRId64, t->r->process.pid);
 	sb_printf(&line, "   ");

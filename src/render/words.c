@@ -182,8 +182,10 @@ void words_command(struct sb *b, const struct report *r, size_t columns)
 	/* A command line names the program itself ("nginx: worker" too); sys.argv begins with the script. */
 	struct str program = str_base(exe), named = str_base(first);
 	bool names_it = program.len && named.len >= program.len && memcmp(named.s, program.s, program.len) == 0;
-	if (program.len && !names_it && !str_starts(named, "python"))
-		sb_str(&whole, str_base(exe));
+	if (names_it || str_starts(named, "python"))
+		args = (struct str){ named.s, args.len - (size_t)(named.s - args.s) }; /* its folder is in the other forms */
+	else if (program.len)
+		sb_str(&whole, program);
 	if (args.len) {
 		if (whole.len)
 			sb_char(&whole, ' ');
