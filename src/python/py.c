@@ -139,7 +139,7 @@ static pid_t tid_by_tls(const struct py *py, uint64_t ident)
 }
 
 /* The thread whose stack in use an address lies in: the nearest stack pointer below it, in the same piece of memory. */
-static pid_t tid_by_stack(const struct py *py, addr_t at)
+static const struct py_tid *thread_by_stack(const struct py *py, addr_t at)
 {
 	size_t lo = 0, hi = py->n_by_tid;
 
@@ -151,9 +151,9 @@ static pid_t tid_by_stack(const struct py *py, addr_t at)
 			hi = mid;
 	}
 	if (!lo || !py->by_sp[lo - 1].at)
-		return 0;
+		return NULL;
 	const struct segment *seg = image_segment_at(py->img, at);
-	return seg && image_segment_at(py->img, py->by_sp[lo - 1].at) == seg ? py->by_sp[lo - 1].tid : 0;
+	return seg && image_segment_at(py->img, py->by_sp[lo - 1].at) == seg ? &py->by_sp[lo - 1] : NULL;
 }
 
 static bool tid_is_here(const struct py *py, uint64_t tid)
@@ -224,9 +224,14 @@ int py_next_thread(struct walk *w, struct py_thread *ret)
 	 * lies on the stack of the thread that runs.
 	 */
 	addr_t cframe;
-	pid_t runs = READ(py, t.addr, PyThread, cframe, &cframe) == 0 && cframe ? tid_by_stack(py, cframe) : 0;
-	if (runs)
-		t.tid = runs;
+	const struct py_tid *runs = NULL;
+	if (READ(py, t.addr, PyThread, cframe, &cframe) == 0 && cframe)
+		runs = thread_by_stack(py, cframe);
+	if (runs && runs->tid != t.tid) {
+		t.tid = runs->tid;
+		if (runs->tls)
+			t.ident = runs->tls;
+	}
 	t.stale = !t.tid && (t.ident || has_native) && py->n_by_tid;
 	t.holds_gil = w->gil_holder && w->gil_holder == t.addr;
 	if (t.holds_gil && READ(py, t.addr, PyThread, holds_gil, &holds) == 0 && !holds)

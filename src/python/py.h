@@ -31,7 +31,7 @@ struct py {
 	const struct py_tid *by_tls, *by_sp, *by_tid; /* the image's threads, sorted by thread pointer (where known), by sp, by tid */
 	size_t n_by_tls, n_by_tid; /* n_by_tid: of by_sp too */
 };
-struct py_tid { addr_t at; pid_t tid; };
+struct py_tid { addr_t at, tls; pid_t tid; };
 
 /* Overrules: python_version 0 and layout_text NULL when not given. */
 struct py_options {
@@ -62,7 +62,7 @@ struct walk {
 struct py_interp { addr_t addr; int64_t id; bool main; addr_t gil_holder /* thread state; 0: nobody */; bool gil_known; bool gil_locked; };
 struct py_thread {
 	addr_t addr, interp, frame;
-	uint64_t ident;           /* pthread_t, as threading.get_ident() */
+	uint64_t ident;           /* pthread_t, as threading.get_ident() says in the thread that runs it */
 	uint64_t id;              /* unique in its interpreter */
 	pid_t tid;                /* the kernel's; 0 if no thread of the image matches */
 	bool stale;               /* has an id, but no thread of the image matches: it was lost over fork or ended */

@@ -485,13 +485,13 @@ void py_index_threads(struct py *py, struct arena *a)
 	struct py_tid *by_tid = arena_alloc(a, n * sizeof *by_tid + 1), *by_tls = arena_alloc(a, n * sizeof *by_tls + 1);
 
 	for (size_t i = 0; i < n; i++) {
-		by_tid[i] = (struct py_tid){ threads[i].regs.tls, threads[i].tid };
+		by_tid[i] = (struct py_tid){ threads[i].regs.tls, threads[i].regs.tls, threads[i].tid };
 		if (threads[i].regs.tls)
 			by_tls[n_tls++] = by_tid[i];
 	}
 	struct py_tid *by_sp = arena_alloc(a, n * sizeof *by_sp + 1);
 	for (size_t i = 0; i < n; i++)
-		by_sp[i] = (struct py_tid){ threads[i].regs.sp, threads[i].tid };
+		by_sp[i] = (struct py_tid){ threads[i].regs.sp, threads[i].regs.tls, threads[i].tid };
 	qsort(by_sp, n, sizeof *by_sp, at_order);
 	py->by_sp = by_sp;
 	qsort(by_tid, n, sizeof *by_tid, tid_order);
