@@ -337,7 +337,7 @@ END_TEST
 
 struct lie {
 	const char *what;
-	enum { AS_IS, EXCHANGED, PAYLOAD_EXCHANGED } entries; /* of the first two members; the sums stay right */
+	enum { AS_IS, EXCHANGED, PAYLOAD_EXCHANGED, SHIFTED } entries; /* the sums stay right */
 	uint32_t first;            /* the first entry, if not 0 */
 	int64_t count, index_at, core, format; /* added to the truth */
 	bool wrong_crc;
@@ -348,6 +348,7 @@ static const struct lie lies[] = {
 	{ "nothing", .indexed = true },
 	{ "sizes exchanged", .entries = EXCHANGED, .indexed = true },
 	{ "payload exchanged", .entries = PAYLOAD_EXCHANGED, .indexed = true },
+	{ "payload of first and third exchanged: the second is whole, but elsewhere", .entries = SHIFTED, .indexed = true },
 	{ "a member too small", .first = 3 },
 	{ "sums too large", .first = 0xffffffff },
 	{ "a count past the file", .count = INT64_MAX - 10 },
@@ -367,7 +368,7 @@ START_TEST(lying_index)
 {
 	const struct lie *lie = &lies[_i];
 	enum { N = 4 };
-	static const size_t len[N] = { 10000, 20000, 10000, 5000 };
+	static const size_t len[N] = { 10000, 20000, 11000, 5000 };
 	struct sb f = { 0 }, want = { 0 }, index = { 0 };
 	uint32_t entry[N + 1];
 	for (size_t i = 0; i < N; i++) {
@@ -387,6 +388,9 @@ START_TEST(lying_index)
 	} else if (lie->entries == PAYLOAD_EXCHANGED) {
 		entry[0] = (a & 0xffff) | (b0 & 0xffff0000);
 		entry[1] = (b0 & 0xffff) | (a & 0xffff0000);
+	} else if (lie->entries == SHIFTED) {
+		entry[0] = (a & 0xffff) | (entry[2] & 0xffff0000);
+		entry[2] = (entry[2] & 0xffff) | (a & 0xffff0000);
 	}
 	if (lie->first)
 		entry[0] = lie->first;
@@ -410,6 +414,9 @@ START_TEST(lying_index)
 	ck_assert_uint_eq(bgzf_format(b), (uint64_t)(PZ_FORMAT + lie->format));
 	ck_assert(!bgzf_truncated(b));
 	ck_assert_uint_ge(b->size, want.len);
+	char middle[100];
+	ck_assert_int_eq(bytes_read(b, 20000, middle, sizeof middle), 0);
+	ck_assert_msg(memcmp(middle, want.s + 20000, sizeof middle) == 0, "%s", lie->what);
 	ck_assert_msg(pages_lost(b, (struct blob){ (uint8_t *)want.s, want.len }) == 0, "%s", lie->what);
 	ck_assert_uint_eq(bgzf_damaged(b), 0);
 	bytes_close(b);

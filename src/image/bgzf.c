@@ -107,7 +107,11 @@ static bool inflate_raw(struct bgzf *z, const uint8_t *in, size_t in_len, uint8_
 #endif
 }
 
-enum verdict { MEMBER_GOOD, MEMBER_DAMAGED, MEMBER_ELSEWHERE /* its header or size is not what was expected */ };
+enum verdict {
+	MEMBER_GOOD,
+	MEMBER_DAMAGED,
+	MEMBER_ELSEWHERE, /* its header or size is not what was expected */
+};
 
 /* Read and unpack the member at `at`, expected to have these sizes, into out (BGZF_MAX bytes).  <0: ERR_IO, else a verdict. */
 static int member_read(struct bgzf *z, uint64_t at, size_t size, size_t payload, uint8_t *out)
@@ -396,7 +400,9 @@ static int unpack(struct bgzf *z, size_t member, const struct place *at, const u
 	int rc = member_read(z, at->packed, entry_size(e), entry_payload(e), z->cache[oldest].p);
 	if (rc < 0)
 		return rc;
-	if (rc == MEMBER_ELSEWHERE && index_doubt(z)) {
+	/* With the walk's word against it an MTIME is merely damaged. */
+	bool misplaced = rc == MEMBER_GOOD && (uint32_t)le(z->in + 4, 4) != (uint32_t)at->payload;
+	if ((rc == MEMBER_ELSEWHERE || misplaced) && index_doubt(z)) {
 		*doubted = true;
 		return 0;
 	}
