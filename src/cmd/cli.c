@@ -254,6 +254,7 @@ void cli_end(struct cli *c)
 {
 	free(c->args);
 	c->args = NULL;
+	c->n_args = 0;
 }
 
 /* Options of both programs are kept here; returns 0 to go on, or CLI_EXIT. */
@@ -288,7 +289,7 @@ static int common_option(struct cli *c, int id, const char *value)
 	return 0;
 }
 
-int cli_next(struct cli *c, const char **value)
+static int next(struct cli *c, const char **value)
 {
 	struct option longs[N_ROWS + 1] = { 0 };
 	char shorts[2 * N_ROWS + 3] = "-:"; /* operands come in order as 1; a missing argument is ':' */
@@ -363,6 +364,14 @@ int cli_next(struct cli *c, const char **value)
 		*value = optarg;
 		return r->id;
 	}
+}
+
+int cli_next(struct cli *c, const char **value)
+{
+	int id = next(c, value);
+	if (id == CLI_EXIT)
+		cli_end(c);
+	return id;
 }
 
 bool cli_number(const struct cli *c, const char *option, const char *value, uint64_t lo, uint64_t hi, uint64_t *ret)

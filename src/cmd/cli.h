@@ -52,7 +52,7 @@ void cli_start(struct cli *c, int argc, char **argv);
 /* The next option in the order given, with its argument in *value; CLI_END or CLI_EXIT at the end. Options may stand
  * anywhere, "--" ends them, long names are never abbreviated. */
 int cli_next(struct cli *c, const char **value);
-void cli_end(struct cli *c);                       /* frees args */
+void cli_end(struct cli *c);                       /* frees args; done already after CLI_EXIT, harmless again */
 
 /* "prog: what" / "  why: ..." / "  try: ..." on standard error, control characters escaped; each returns the exit code. */
 int cli_error(const struct cli *c, const struct err *err);
