@@ -51,7 +51,7 @@ void build_elf_load(struct build_elf *b, addr_t addr, const void *bytes, size_t 
 uint8_t *build_elf_memory(struct build_elf *b, addr_t addr, size_t size, unsigned prot);
 void build_elf_absent(struct build_elf *b, addr_t addr, uint64_t memsz, unsigned prot);
 
-/* For odd files; before build_elf_finish. */
+/* For odd files; before anything is added. */
 void build_elf_note_align(struct build_elf *b, size_t align);           /* 4 (default) or 8 */
 void build_elf_phentsize(struct build_elf *b, size_t size);             /* larger than usual */
 void build_elf_split_notes(struct build_elf *b);                        /* a PT_NOTE for each thread */

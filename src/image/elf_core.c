@@ -77,6 +77,13 @@ static int cut_off(struct core *c, const char *where)
 	return ERR_CORRUPT;
 }
 
+static int nothing_in_it(struct core *c)
+{
+	err_set(c->err, ERR_CORRUPT, "%s is a core without threads and memory", c->b->name);
+	err_hint(c->err, "write it again; \"readelf -l\" shows what it holds");
+	return ERR_CORRUPT;
+}
+
 static int not_a_core(struct core *c, uint64_t type)
 {
 	if (type == ET_REL)
@@ -300,8 +307,9 @@ static struct str field_text(struct core *c, struct blob desc, size_t at, size_t
 	const uint8_t *p = desc.p + at;
 	size_t len = strnlen((const char *)p, size);
 	for (size_t k = 1; len + 1 >= size && k <= 3 && k <= len; k++)
-		if ((p[len - k] & 0xc0) == 0xc0) {
-			size_t need = p[len - k] >= 0xf0 ? 4 : p[len - k] >= 0xe0 ? 3 : 2;
+		if ((p[len - k] & 0xc0) != 0x80) {
+			uint8_t lead = p[len - k];
+			size_t need = lead < 0xc2 || lead > 0xf4 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
 			if (k < need)
 				len -= k;
 			break;
@@ -502,8 +510,7 @@ static int load(struct bytes *b, struct image *img, struct err *err)
 		protections(&c);
 		const struct segment *segs;
 		if (!c.thread && !image_segments(img, &segs))
-			rc = f->truncated ? cut_off(&c, "headers")
-					  : err_set(err, ERR_CORRUPT, "%s is a core without threads and memory", b->name);
+			rc = f->truncated ? cut_off(&c, "headers") : nothing_in_it(&c);
 	}
 	vec_free(&c.ranges);
 	vec_free(&c.notes);
