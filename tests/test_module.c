@@ -477,7 +477,7 @@ START_TEST(damaged_headers)
 	struct build_elf *probe = build_elf_new(abis[_i]);
 	struct build_so so = so_of(probe, 0);
 	uint8_t *good = build_so(&so);
-	for (int round = 0; round < 300; round++) {
+	for (int round = 0; round < 120; round++) {
 		struct build_elf *b = core_of(abis[_i]);
 		uint8_t *file = xmalloc(SO_FILE);
 		memcpy(file, good, SO_FILE);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -156,6 +157,38 @@ START_TEST(refusals)
 	int rc = open_nth(o, path, false, 0, text, &c);
 	ck_assert_msg(rc == refused[_i].want, "%s: %d, want %d", path, rc, refused[_i].want);
 	opener_free(o);
+}
+END_TEST
+
+/* Did anybody open something in the folder since? */
+static bool was_opened(int watch)
+{
+	char buf[4096];
+	return read(watch, buf, sizeof buf) > 0;
+}
+
+/* Opening a device or a fifo can act (a watchdog starts): it is only looked at. */
+START_TEST(only_looked_at)
+{
+	char text[64];
+	struct candidate c;
+	ck_assert_int_eq(mkfifo(in_dir("fifo"), 0600), 0);
+	write_text("file", "x");
+	int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	ck_assert_int_ge(watch, 0);
+	ck_assert_int_ge(inotify_add_watch(watch, dir, IN_OPEN), 0);
+	int fd = open(in_dir("fifo"), O_PATH | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	bool tells = !was_opened(watch); /* kernels before 5.19 report O_PATH, too: then nothing can be seen here */
+	struct opener *o = opener_new(&(struct search){ 0 });
+	ck_assert_int_eq(open_nth(o, in_dir("fifo"), false, 0, text, &c), ERR_UNSUPPORTED);
+	if (tells)
+		ck_assert(!was_opened(watch));
+	ck_assert_int_eq(open_nth(o, in_dir("file"), false, 0, text, &c), 0);
+	ck_assert(was_opened(watch));
+	opener_free(o);
+	close(watch);
 }
 END_TEST
 
@@ -335,8 +368,10 @@ START_TEST(source_map_and_sysroot)
 {
 	struct blob text;
 	mkdir(in_dir("new"), 0700);
+	mkdir(in_dir("newer"), 0700);
 	mkdir(in_dir("root"), 0700);
 	mkdir(in_dir("root/app"), 0700);
+	write_text("newer/a.py", "not this");
 	write_text("new/a.py", "mapped");
 	write_text("root/app/a.py", "rooted");
 	const char *const map[] = { "/app/old", in_dir("new"), "rel/", in_dir("new"), NULL };
@@ -361,6 +396,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, make_dir, remove_dir);
 	tcase_add_test(tc, candidates);
 	tcase_add_loop_test(tc, refusals, 0, sizeof refused / sizeof *refused);
+	tcase_add_test(tc, only_looked_at);
 	tcase_add_loop_test(tc, sysroot, 0, 2 * N_ROOTED);
 	tcase_add_loop_test(tc, source_suffixes, 0, sizeof names / sizeof *names);
 	tcase_add_test(tc, source_refusals);

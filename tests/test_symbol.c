@@ -167,14 +167,16 @@ START_TEST(order)
 	static const struct so_symbol all[] = {
 		{ "everywhere", SO_TEXT + 0x10, 8, true, true }, { "not_in_exe", SO_TEXT + 0x20, 8, true, true },
 		{ "local_in_exe", SO_TEXT + 0x30, 8, true, true }, { "only_other", SO_TEXT + 0x40, 8, true, true },
+		{ "exe_or_other", SO_TEXT + 0x50, 8, true, true },
 	};
 	static const struct so_symbol in_exe[] = {
 		{ "everywhere", SO_TEXT + 0x10, 8, true, true }, { "local_in_exe", SO_TEXT + 0x30, 8, true, false },
+		{ "exe_or_other", SO_TEXT + 0x50, 8, true, false },
 	};
 	struct build_elf *b = core_of("x86_64");
-	struct build_so exe = { .abi = *build_elf_abi(b), .build_id = "exe1", .symbols = in_exe, .n_symbols = 2 };
+	struct build_so exe = { .abi = *build_elf_abi(b), .build_id = "exe1", .symbols = in_exe, .n_symbols = 3 };
 	struct build_so lib = { .abi = *build_elf_abi(b), .build_id = "lib1", .symbols = all, .n_symbols = 3 };
-	struct build_so other = { .abi = *build_elf_abi(b), .build_id = "oth1", .symbols = all, .n_symbols = 4 };
+	struct build_so other = { .abi = *build_elf_abi(b), .build_id = "oth1", .symbols = all, .n_symbols = 5 };
 	uint8_t *exe_file = build_so(&exe), *lib_file = build_so(&lib), *other_file = build_so(&other);
 	write_file(path, exe_file);
 	build_so_map(b, &other, other_file, 0x30000000, "/nowhere/libother.so", SO_USUAL | SO_READ_ONLY);
@@ -187,6 +189,7 @@ START_TEST(order)
 	want_symbol(mods, "not_in_exe", 0x40000000 + SO_TEXT + 0x20, "dynamic");
 	want_symbol(mods, "local_in_exe", 0x40000000 + SO_TEXT + 0x30, "dynamic");
 	want_symbol(mods, "only_other", 0x30000000 + SO_TEXT + 0x40, "dynamic");
+	want_symbol(mods, "exe_or_other", 0x50000000 + SO_TEXT + 0x50, "symbol");
 	modules_close(mods);
 	image_close(img);
 	build_elf_free(b);
@@ -308,7 +311,7 @@ START_TEST(damaged_tables)
 	struct build_elf *probe = build_elf_new(abis[_i]);
 	struct build_so so = { .abi = *build_elf_abi(probe), .build_id = "12345678", .symbols = symbols, .n_symbols = N_SYMS };
 	uint8_t *good = build_so(&so);
-	for (int round = 0; round < 200; round++) {
+	for (int round = 0; round < 120; round++) {
 		struct build_elf *b = core_of(abis[_i]);
 		uint8_t *file = xmalloc(SO_FILE);
 		memcpy(file, good, SO_FILE);
