@@ -6,6 +6,7 @@
  */
 #include "image/image.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -617,23 +618,33 @@ int image_read(struct image *img, addr_t addr, void *buf, size_t len)
 	return covered(img, addr, len) && image_read_some(img, addr, buf, len) == len ? 0 : ERR_FAULT;
 }
 
+/* The number at p in the image's byte order. */
+static inline uint64_t number(const struct image *img, const uint8_t *p, size_t width)
+{
+	uint64_t v = 0;
+	if (width == 8) { /* most reads are of pointers */
+		memcpy(&v, p, 8);
+		return img->abi.big_endian ? be64toh(v) : le64toh(v);
+	}
+	for (size_t i = 0; i < width; i++)
+		v |= (uint64_t)p[i] << 8 * (img->abi.big_endian ? width - 1 - i : i);
+	return v;
+}
+
 int image_read_uint(struct image *img, addr_t addr, size_t width, uint64_t *ret)
 {
 	uint8_t buf[8];
 	if (width < 1 || width > 8)
 		return ERR_CORRUPT;
+	const struct block *b = cached(img, addr);
+	if (b && width <= b->hi - addr) {
+		*ret = number(img, block_at(b, addr), width);
+		return 0;
+	}
 	int rc = image_read(img, addr, buf, width);
-	if (rc < 0)
-		return rc;
-	uint64_t v = 0;
-	if (img->abi.big_endian)
-		for (size_t i = 0; i < width; i++)
-			v = v << 8 | buf[i];
-	else
-		for (size_t i = width; i-- > 0;)
-			v = v << 8 | buf[i];
-	*ret = v;
-	return 0;
+	if (rc == 0)
+		*ret = number(img, buf, width);
+	return rc;
 }
 
 int image_read_ptr(struct image *img, addr_t addr, addr_t *ret)
