@@ -159,6 +159,15 @@ static void damaged(const struct layout *l)
 		ck_assert_int_eq(s.n, 2);
 	}
 
+	/* What leads from the thread to its frame was not captured: that is said too. */
+	if (layout_has(l, F_PyThread_cframe) && layout_has(l, F_PyCFrame_current_frame)) {
+		addr_t cframe = build_field_get(b, t, F_PyThread_cframe);
+		WRITE(b, t, PyThread, cframe, 0x123456780);
+		s = walk_all(build_py(b));
+		ck_assert_msg(s.rc == ERR_FAULT && s.n == 0, "%s: %d", l->name, s.rc);
+		WRITE(b, t, PyThread, cframe, cframe);
+	}
+
 	/* The code cannot be read. */
 	build_field(b, outer, code_field, 0x123456780);
 	s = walk_all(build_py(b));

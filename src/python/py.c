@@ -170,21 +170,35 @@ static bool tid_is_here(const struct py *py, uint64_t tid)
 	return lo < py->n_by_tid && (uint64_t)py->by_tid[lo].tid == tid;
 }
 
-/* 3.13 keeps the frame in the thread, 3.11 and 3.12 behind a C frame, earlier ones as an object. */
+static int frame_link(const struct py *py, addr_t obj, enum py_field field, addr_t *ret)
+{
+	int rc = layout_read(py->img, &py->layout, obj, field, ret);
+
+	/* Not captured: the walk over frames is to start there, and to say so. */
+	if (rc == ERR_FAULT && obj && add_fits(obj, (uint64_t)py->layout.offset[field], ret))
+		return 1;
+	return rc;
+}
+
+/*
+ * 3.13 keeps the frame in the thread, 3.11 and 3.12 behind a C frame (which lies on the C stack), earlier ones as an
+ * object.  1: *ret is what could not be read.
+ */
 static int thread_frame(const struct py *py, addr_t thread, addr_t *ret)
 {
 	addr_t cframe;
 
 	if (HAS(py, PyThread, current_frame))
-		return READ(py, thread, PyThread, current_frame, ret);
+		return frame_link(py, thread, F_PyThread_current_frame, ret);
 	if (!HAS(py, PyThread, cframe) || !HAS(py, PyCFrame, current_frame)) /* 3.10's C frame does not know the frame yet */
-		return READ(py, thread, PyThread, frame, ret);
-	int rc = READ(py, thread, PyThread, cframe, &cframe);
-	if (rc == 0 && !cframe) {
-		*ret = 0;
-		return 0;
+		return frame_link(py, thread, F_PyThread_frame, ret);
+	int rc = frame_link(py, thread, F_PyThread_cframe, &cframe);
+	if (rc || !cframe) {
+		if (rc >= 0)
+			*ret = cframe;
+		return rc;
 	}
-	return rc < 0 ? rc : READ(py, cframe, PyCFrame, current_frame, ret);
+	return frame_link(py, cframe, F_PyCFrame_current_frame, ret);
 }
 
 int py_next_thread(struct walk *w, struct py_thread *ret)

@@ -61,7 +61,8 @@ struct walk {
 };
 struct py_interp { addr_t addr; int64_t id; bool main; addr_t gil_holder /* thread state; 0: nobody */; bool gil_known; bool gil_locked; };
 struct py_thread {
-	addr_t addr, interp, frame;
+	addr_t addr, interp;
+	addr_t frame;             /* the innermost; 0: none; what leads to it was not captured: that address, and the walk says ERR_FAULT */
 	uint64_t ident;           /* pthread_t, as threading.get_ident() says in the thread that runs it */
 	uint64_t id;              /* unique in its interpreter */
 	pid_t tid;                /* the kernel's; 0 if no thread of the image matches */
