@@ -247,7 +247,9 @@ void cli_start(struct cli *c, int argc, char **argv)
 	c->status = EXIT_DONE;
 	opterr = 0;
 	optind = 0; /* glibc: start anew */
+	/* Both are told by write, too, and then the rest can be put in order. */
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 }
 
 void cli_end(struct cli *c)

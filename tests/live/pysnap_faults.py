@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+"""What pysnap says and does when it cannot: whole messages, exit codes, no half file, and a target that runs on.
+
+pysnap_faults.py PYSNAP PYANALYZE
+"""
+import os
+import pty
+import re
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+from tap import Tap
+from target import run
+
+PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
+tap = Tap()
+SLEEPER = [sys.executable, "-c", "import time\nprint('READY', flush=True)\nwhile True: time.sleep(0.01)"]
+LARGE = [sys.executable, "-c", "import time\nx = [str(i) * 10 for i in range(900000)]\nprint('READY', flush=True)\nwhile True: time.sleep(0.01)"]
+
+
+class Process:
+    """A child that is ready, and killed at the end."""
+
+    def __init__(self, argv, ready=True, **more):
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, **more)
+        self.pid = self.process.pid
+        if ready:
+            self.process.stdout.readline()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def status(pid, key):
+    with open("/proc/%d/status" % pid) as f:
+        return re.search("^%s:\\s*(\\S+)" % key, f.read(), re.M).group(1)
+
+
+def switches(pid):
+    with open("/proc/%d/status" % pid) as f:
+        return sum(int(n) for n in re.findall("ctxt_switches:\\s*(\\d+)", f.read()))
+
+
+def runs(pid, name):
+    """Not traced, not stopped, and it gets on."""
+    state, tracer = "?", "?"
+    for _ in range(100):
+        state, tracer = status(pid, "State"), status(pid, "TracerPid")
+        if state in "SR" and tracer == "0":
+            break
+        time.sleep(0.01)
+    before = switches(pid)
+    for _ in range(200):
+        if switches(pid) > before:
+            break
+        time.sleep(0.01)
+    return tap.ok(state in "SR" and tracer == "0" and switches(pid) > before, name + ": the process runs on",
+                  "state %s, tracer %s" % (state, tracer))
+
+
+def says(name, argv, code, text, **more):
+    """The exit code and all of standard error; {} in text stands for anything."""
+    done = run([PYSNAP] + [str(a) for a in argv], **more)
+    said = done.stderr.decode("utf-8", "replace")
+    pattern = "^" + ".*".join(re.escape(part) for part in text.split("{}")) + "$"
+    tap.ok(done.returncode == code and re.match(pattern, said.rstrip("\n"), re.S), name,
+           "exit %d, want %d\n%s\nwant\n%s" % (done.returncode, code, said, text))
+    return done
+
+
+def nothing_in(folder, name):
+    return tap.ok(os.listdir(folder) == [], name + ": no file is left", os.listdir(folder))
+
+
+def usage():
+    says("no process", [], 2, "pysnap: which process?\n  try: pgrep -af python shows process numbers")
+    says("no number", ["python"], 2, "pysnap: \"python\" is not a process number\n  try: pgrep -af python shows process numbers")
+    says("a negative number", ["--", "-5"], 2, "pysnap: \"-5\" is not a process number\n  try: pgrep -af python shows process numbers")
+    says("two processes", ["1", "2"], 2, "pysnap: one process number at a time\n  try: pysnap --help")
+    says("unknown option", ["--ouput=x", "1"], 2, "pysnap: unknown option \"--ouput\"\n  try: --output, or pysnap --help")
+    says("a level that is none", ["-Z", "10", "1"], 2, "pysnap: --compress: \"10\" will not do\n  try: a whole number from 0 to 9")
+    says("a bundle that is none", ["--bundle=all", "1"], 2, "pysnap: --bundle=all is not known\n  try: --bundle=elf or --bundle=none")
+    says("a pause that is none", ["--max-pause=soon", "1"], 2, "pysnap: --max-pause: \"soon\" will not do\n  try: a whole number from 0 to {}")
+    done = run([PYSNAP, "--help"])
+    tap.ok(done.returncode == 0 and done.stdout.startswith(b"Usage: pysnap [OPTIONS] PID") and not done.stderr, "help goes to standard output", done)
+
+
+def which_process(folder):
+    out = os.path.join(folder, "snap.pz")
+    with Process(["/bin/sleep", "100"], ready=False) as gone:
+        pid = gone.pid
+    says("no such process", [pid, "-o", out], 3, "pysnap: no process %d\n  try: pgrep -af python" % pid)
+    with Process(["/bin/sleep", "100"], ready=False) as p:
+        says("not CPython", [p.pid, "-o", out], 5,
+             "pysnap: process %d (sleep) does not run CPython: no libpython or _PyRuntime in it\n  try: pgrep -af python" % p.pid)
+        tap.equal(status(p.pid, "TracerPid"), "0", "not CPython: not touched")
+    with Process(["/bin/sh", "-c", "%s -c 'import time; print(1, flush=True); time.sleep(100)'; :" % sys.executable]) as p:
+        with open("/proc/%d/task/%d/children" % (p.pid, p.pid)) as f:
+            child = int(f.read().split()[0])
+        says("a launcher", [p.pid, "-o", out], 5,
+             "pysnap: process %d (sh) does not run CPython: no libpython or _PyRuntime in it\n  try: pysnap %d (its child \"%s -c import time;{}\")"
+             % (p.pid, child, sys.executable))
+        os.kill(child, signal.SIGKILL)
+    strange = os.path.join(folder, "a\x1b[31m\nb")
+    shutil.copy("/bin/sleep", strange)
+    with Process([strange, "100"], ready=False) as p:
+        time.sleep(0.1)
+        says("a name with control characters", [p.pid, "-o", out], 5, "pysnap: process %d (a\\x1b[31m\\nb) does not run CPython: {}" % p.pid)
+    os.unlink(strange)
+    with Process([sys.executable, "-c", "import threading, time\nthreading.Thread(target=time.sleep, args=(100,)).start()\nprint(1, flush=True)"]) as p:
+        tid = max(int(t) for t in os.listdir("/proc/%d/task" % p.pid))
+        says("a thread's number", [tid, "-o", out], 3, "pysnap: %d is a thread of process %d\n  try: pysnap %d" % (tid, p.pid, p.pid))
+    says("the kernel's", [2, "-o", out], 5, "pysnap: process 2 ({}) does not run CPython: {}") if os.path.exists("/proc/2/exe") is False and os.path.exists("/proc/2") else \
+        tap.skip("the kernel's", "process 2 is not the kernel's here")
+    nothing_in(folder, "wrong process")
+
+
+def not_allowed(folder):
+    out = os.path.join(folder, "snap.pz")
+    with Process(SLEEPER) as p:
+        if os.geteuid() == 0:
+            public = tempfile.mkdtemp(prefix="pysnap-faults-")
+            os.chmod(public, 0o755)
+            tool = shutil.copy(PYSNAP, public)
+            done = run([tool, str(p.pid), "-o", out], preexec_fn=lambda: (os.setgroups([]), os.setgid(65534), os.setuid(65534)))
+            tap.equal((done.returncode, done.stderr.decode()),
+                      (4, "pysnap: cannot stop process %d: it belongs to user \"root\"\n  try: sudo pysnap %d\n" % (p.pid, p.pid)),
+                      "another user's process")
+            shutil.rmtree(public)
+        else:
+            tap.skip("another user's process", "not root")
+        if os.geteuid() == 0 and shutil.which("setpriv"):
+            done = run(["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", PYSNAP, str(p.pid), "-o", out])
+            tap.equal((done.returncode, done.stderr.decode()),
+                      (4, "pysnap: cannot stop process %d: Operation not permitted\n  why: this container lacks CAP_SYS_PTRACE\n"
+                          "  try: docker run --cap-add SYS_PTRACE ..., or run pysnap on the host\n" % p.pid), "without CAP_SYS_PTRACE")
+        else:
+            tap.skip("without CAP_SYS_PTRACE", "not root, or no setpriv")
+        if shutil.which("strace"):
+            tracer = subprocess.Popen(["strace", "-f", "-p", str(p.pid), "-o", "/dev/null"], stderr=subprocess.DEVNULL)
+            for _ in range(500):
+                if status(p.pid, "TracerPid") == str(tracer.pid):
+                    break
+                time.sleep(0.01)
+            says("already traced", [p.pid, "-o", out], 1,
+                 "pysnap: process %d is already being traced by strace (pid %d)\n  try: end that session first" % (p.pid, tracer.pid))
+            tracer.terminate()
+            tracer.wait()
+        else:
+            tap.skip("already traced", "no strace")
+        runs(p.pid, "not allowed")
+    nothing_in(folder, "not allowed")
+
+
+def output(folder):
+    out = os.path.join(folder, "snap.pz")
+    with Process(SLEEPER) as p:
+        with open(out, "w") as f:
+            f.write("precious")
+        says("output exists", [p.pid, "-o", out], 1, "pysnap: %s exists\n  try: -f to replace it, or another -o" % out)
+        tap.equal(open(out).read(), "precious", "output exists: untouched")
+        says("-f replaces it", [p.pid, "-f", "-o", out], 0, "%s: {} MiB from {} MiB, process %d was stopped for {}s" % (out, p.pid))
+        tap.equal(stat.S_IMODE(os.stat(out).st_mode), 0o600, "the file is its owner's alone")
+        tap.equal(os.listdir(folder), ["snap.pz"], "only the snapshot is there")
+        done = run(["zcat", out])
+        tap.ok(done.returncode == 0 and done.stdout[:4] == b"\x7fELF" and done.stdout[16] == 4, "zcat gives an ELF core", done.stderr)
+        os.unlink(out)
+        with open(out + ".part", "w") as f:
+            f.write("someone's")
+        says("a .part is there", [p.pid, "-o", out], 1,
+             "pysnap: %s.part exists\n  try: another pysnap is writing it, or was killed: -f to replace it, or another -o" % out)
+        tap.equal(open(out + ".part").read(), "someone's", "a .part is there: untouched")
+        os.unlink(out + ".part")
+        os.symlink("/etc/passwd", out + ".part")
+        says("a .part that is a link", [p.pid, "-o", out], 1, "pysnap: %s.part exists\n{}" % out)
+        os.unlink(out + ".part")
+        says("a folder", [p.pid, "-o", folder], 1, "pysnap: %s is a folder\n  try: -o %s/snap-%d-{}Z.pz" % (folder, folder, p.pid))
+        says("no such folder", [p.pid, "-o", folder + "/none/snap.pz"], 1,
+             "pysnap: cannot write %s/none/snap.pz: No such file or directory\n  try: -o FILE somewhere else" % folder)
+        says("a name of its own", [p.pid], 0, "snap-%d-{}Z.pz: {}" % p.pid, cwd=folder)
+        names = os.listdir(folder)
+        tap.ok(len(names) == 1 and re.match("^snap-%d-\\d{8}T\\d{6}Z\\.pz$" % p.pid, names[0]), "a name of its own: process and time", names)
+        for name in names:
+            os.unlink(os.path.join(folder, name))
+        done = says("standard output", [p.pid, "-o", "-"], 0, "standard output: {}")
+        tap.equal(done.stdout[:4], b"\x1f\x8b\x08\x04", "standard output: the snapshot is there")
+        says("quiet", [p.pid, "-q", "-o", out], 0, "")
+        os.unlink(out)
+        says("into a device", [p.pid, "-q", "-o", "/dev/null"], 0, "")
+        tap.ok(stat.S_ISCHR(os.stat("/dev/null").st_mode), "into a device: it stays one")
+        says("a full device", [p.pid, "-o", "/dev/full"], 1,
+             "pysnap: no space left on /dev after {}; the process was resumed, the partial file removed\n  try: -o on another disk")
+        master, slave = pty.openpty()
+        says("a terminal", [p.pid, "-o", "-"], 1, "pysnap: refusing to write a snapshot to the terminal\n  try: -o FILE", stdout=slave)
+        os.close(master)
+        os.close(slave)
+        reader, writer = os.pipe()
+        os.close(reader)
+        says("a closed pipe", [p.pid, "-o", "-"], 1, "pysnap: cannot write after {}: Broken pipe", stdout=writer)
+        os.close(writer)
+        says("a limit of file size", [p.pid, "-o", out], 1, "pysnap: cannot write after {}: File too large",
+             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)))
+        says("too little memory", [p.pid, "-o", out], 1,
+             "pysnap: copying process %d needs about {} MiB of memory, {} MiB are free; the process was not stopped\n  try: {}" % p.pid,
+             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (14 << 20, 14 << 20)))
+        runs(p.pid, "output")
+        disk = os.path.join(folder, "disk")
+        os.mkdir(disk)
+        if run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk]).returncode == 0:
+            try:
+                says("disk full", [p.pid, "-o", disk + "/snap.pz"], 1,
+                     "pysnap: no space left on %s after {}; the process was resumed, the partial file removed\n  try: -o on another disk" % disk)
+                nothing_in(disk, "disk full")
+                runs(p.pid, "disk full")
+            finally:
+                run(["umount", disk])
+        else:
+            tap.skip("disk full", "mount is not permitted here")
+        os.rmdir(disk)
+    nothing_in(folder, "output")
+
+
+def interrupted(folder):
+    out = os.path.join(folder, "snap.pz")
+    with Process(LARGE) as p:
+        start = time.monotonic()
+        says("a large process", [p.pid, "-o", out], 0, out + ": {}")
+        whole = time.monotonic() - start
+        os.unlink(out)
+        for signo in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+            name = signal.Signals(signo).name
+            ended = 0
+            bad = []
+            for i in range(8):
+                snap = subprocess.Popen([PYSNAP, str(p.pid), "-o", out], stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signo, signal.SIG_DFL))
+                time.sleep(whole * (i + 1) / 10)
+                snap.send_signal(signo)
+                said = snap.communicate(timeout=60)[1].decode()
+                if snap.returncode == 0:
+                    os.unlink(out)
+                elif snap.returncode == 128 + signo:
+                    ended += 1
+                    if said != "pysnap: interrupted; no snapshot was written and process %d runs on\n" % p.pid:
+                        bad.append(said)
+                elif snap.returncode != -signo: # before it could listen
+                    bad.append("exit %d: %s" % (snap.returncode, said))
+                if os.listdir(folder):
+                    bad.append("left: %s" % os.listdir(folder))
+                    for left in os.listdir(folder):
+                        os.unlink(os.path.join(folder, left))
+            tap.ok(not bad and ended, "%s at any time: exit %d, nothing left" % (name, 128 + signo), "%d ended\n%s" % (ended, "\n".join(bad)))
+            runs(p.pid, name)
+        for i in range(12):
+            snap = subprocess.Popen([PYSNAP, str(p.pid), "-q", "-f", "-o", out])
+            time.sleep(whole * i / 12)
+            snap.kill()
+            snap.wait()
+            if snap.returncode == 0 and os.path.exists(out):
+                os.unlink(out)
+            elif os.path.exists(out):
+                tap.ok(False, "kill -9: nothing under the final name")
+            tracer = status(p.pid, "TracerPid")
+            for _ in range(100):
+                if status(p.pid, "State") in "SR":
+                    break
+                time.sleep(0.01)
+            if status(p.pid, "State") not in "SR" or tracer != "0":
+                tap.ok(False, "kill -9: state %s, tracer %s" % (status(p.pid, "State"), tracer))
+        runs(p.pid, "kill -9 at any time")
+        if os.path.exists(out + ".part"):
+            os.unlink(out + ".part")
+        os.kill(p.pid, signal.SIGSTOP)
+        time.sleep(0.1)
+        says("a stopped process", [p.pid, "-o", out], 0, out + ": {}")
+        tap.equal(status(p.pid, "State"), "T", "a stopped process stays stopped")
+        os.kill(p.pid, signal.SIGCONT)
+        runs(p.pid, "a stopped process that is continued")
+        os.unlink(out)
+    nothing_in(folder, "interrupted")
+
+
+def ends_meanwhile(folder):
+    out = os.path.join(folder, "snap.pz")
+    bad, gone, whole = [], 0, 0.5
+    for i in range(12):
+        with Process(LARGE) as p:
+            start = time.monotonic()
+            snap = subprocess.Popen([PYSNAP, str(p.pid), "-o", out], stderr=subprocess.PIPE)
+            if i:
+                time.sleep(whole * i / 12)
+                p.process.kill()
+            said = snap.communicate(timeout=60)[1].decode()
+            if not i:
+                whole = (time.monotonic() - start) / 2 # later it is only written
+            if snap.returncode == 0:
+                os.unlink(out)
+            else:
+                gone += 1
+                if snap.returncode != 3 or not re.match("^pysnap: (no process %d\n|process %d ended while it was being read; no snapshot was written\n)  try: " % (p.pid, p.pid), said):
+                    bad.append("exit %d: %s" % (snap.returncode, said))
+                if os.listdir(folder):
+                    bad.append("left: %s" % os.listdir(folder))
+    tap.ok(not bad and gone, "a process that ends at any time: exit 3 or a whole snapshot", "%d\n%s" % (gone, "\n".join(bad)))
+    nothing_in(folder, "a process that ends")
+
+
+def main():
+    top = tempfile.mkdtemp(prefix="pysnap-faults-")
+    try:
+        usage()
+        which_process(top)
+        not_allowed(top)
+        output(top)
+        interrupted(top)
+        ends_meanwhile(top)
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+    tap.done()
+
+
+main()
