@@ -223,10 +223,7 @@ int py_next_thread(struct walk *w, struct py_thread *ret)
 		t.id = 0;
 	if (thread_frame(py, t.addr, &t.frame) < 0)
 		t.frame = 0;
-	/*
-	 * The thread pointer first: native_thread_id is that of the innermost PID namespace, and a forked child kept its parent's
-	 * (Python/pystate.c 3.11: _PyThreadState_DeleteExcept and PyOS_AfterFork_Child leave it alone).
-	 */
+	/* The thread pointer first: native_thread_id is the number in the innermost PID namespace, the image's need not be. */
 	if (t.ident)
 		t.tid = tid_by_tls(py, t.ident);
 	bool has_native = READ(py, t.addr, PyThread, native_thread_id, &native) == 0 && native;
