@@ -234,7 +234,7 @@ struct shape { struct abi abi; size_t loads; };
 static const struct shape shapes[] = {
 	{ { EM_X86_64, 8, false }, 0 }, { { EM_X86_64, 8, false }, 3 }, { { EM_386, 4, false }, 3 }, { { EM_S390, 8, true }, 3 },
 	{ { EM_PPC, 4, true }, 3 }, { { EM_X86_64, 8, false }, 65533 }, { { EM_X86_64, 8, false }, 65534 }, { { EM_X86_64, 8, false }, 70000 },
-	{ { EM_386, 4, false }, 70000 }, { { EM_PPC64, 8, true }, 70000 },
+	{ { EM_PPC, 4, true }, 70000 },
 };
 
 START_TEST(elf_shape)
