@@ -161,6 +161,28 @@ START_TEST(in_the_file)
 }
 END_TEST
 
+/* The core was cut off before .dynamic: the tables are the file's, local symbols or not. */
+START_TEST(dynamic_lost)
+{
+	struct build_elf *b = core_of("x86_64");
+	struct build_so so = { .abi = *build_elf_abi(b), .build_id = "12345678", .symbols = symbols, .n_symbols = N_SYMS, .stripped = _i == 1 };
+	uint8_t *file = build_so(&so);
+	write_file(path, file);
+	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL);
+	struct blob core = build_elf_finish(b);
+	struct image *img;
+	ck_assert_int_eq(image_open_bytes(bytes_from_memory(core.p, core.len - 0x2000, "core"), &img, NULL), 0);
+	struct modules *mods = open_modules(img, true);
+	want_symbol(mods, "_PyRuntime", 0x50000000 + SO_RUNTIME, "symbol");
+	want_symbol(mods, "hidden", _i == 1 ? 0 : 0x50000000 + SO_TEXT + 0x600, "symbol");
+	want_name(mods, 0x50000000 + SO_TEXT + 0x10, "PyEval_Go", 0);
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(file);
+}
+END_TEST
+
 /* The program's own before libpython's before any other's; but a local one of these before an exported one elsewhere. */
 START_TEST(order)
 {
@@ -358,6 +380,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, make_files, remove_files);
 	tcase_add_loop_test(tc, in_the_image, 0, 12 * N_ABIS);
 	tcase_add_loop_test(tc, in_the_file, 0, N_ABIS);
+	tcase_add_loop_test(tc, dynamic_lost, 0, 2);
 	tcase_add_test(tc, order);
 	tcase_add_loop_test(tc, lying_tables, 0, sizeof lies / sizeof *lies);
 	tcase_add_loop_test(tc, endless_chains, 0, 2);

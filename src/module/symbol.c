@@ -17,6 +17,8 @@ enum {
 	MAX_SECTIONS = 1 << 16,
 	MAX_NAME = 1024,
 	CHUNK_SYMBOLS = 1024,    /* read at once: at most 24 KiB */
+	CHUNK_NAMES = 64 << 10,
+	MAX_SPELLINGS = 64,      /* places of one name in a string table; a linker makes one */
 };
 
 /* Inside the module, with room for size bytes? */
@@ -313,37 +315,68 @@ static int each_symbol(const struct elf_source *src, const struct abi *abi, uint
 	return 0;
 }
 
-struct by_name { struct mod *m; const char *name; size_t len; struct elf_section names; addr_t at; uint64_t size; };
+struct by_name {
+	struct mod *m;
+	uint32_t offset[MAX_SPELLINGS]; /* in the string table */
+	size_t n_offset;
+	addr_t at;
+	uint64_t size;
+};
+
+/*
+ * Where the name ends a string of the table: the linker lets "foo" be the end of "barfoo".  So the table is read once,
+ * and then the symbols, instead of a string for each symbol.
+ */
+static int find_spellings(struct by_name *want, const struct elf_section *names, const char *name, size_t len)
+{
+	CLEANUP(cleanup_free) uint8_t *buf = xmalloc(CHUNK_NAMES);
+	const uint64_t size = names->size < UINT32_MAX ? names->size : UINT32_MAX;
+	for (uint64_t at = 0; at + len < size;) {
+		size_t n = size - at < CHUNK_NAMES ? (size_t)(size - at) : CHUNK_NAMES;
+		int rc = mod_file_read(want->m, names->offset + at, buf, n);
+		if (rc < 0)
+			return rc;
+		const uint8_t *p = buf;
+		while ((p = memmem(p, n - (size_t)(p - buf), name, len + 1)) != NULL) {
+			if (want->n_offset == MAX_SPELLINGS)
+				return 0;
+			want->offset[want->n_offset++] = (uint32_t)(at + (uint64_t)(p - buf));
+			p++;
+		}
+		at += n - (at + n < size ? len : 0); /* a name may lie across the border */
+	}
+	return 0;
+}
 
 static int match_name(void *arg, const struct elf_symbol *s)
 {
 	struct by_name *want = arg;
-	char buf[MAX_NAME];
-	addr_t at;
-	if (s->name >= want->names.size || want->names.size - s->name <= want->len || !defined(want->m, s, &at))
-		return 0;
-	if (mod_file_read(want->m, want->names.offset + s->name, buf, want->len + 1) < 0 ||
-	    memcmp(buf, want->name, want->len + 1) != 0)
-		return 0;
-	want->at = at;
-	want->size = s->size;
-	return 1;
+	for (size_t i = 0; i < want->n_offset; i++) {
+		if (s->name == want->offset[i] && defined(want->m, s, &want->at)) {
+			want->size = s->size;
+			return 1;
+		}
+	}
+	return 0;
 }
 
 static int by_table(struct mod *m, const char *name, size_t len, addr_t *ret, uint64_t *ret_size)
 {
-	struct by_name want = { .m = m, .name = name, .len = len };
-	struct elf_section table;
+	struct by_name want = { .m = m };
+	struct elf_section table, names;
 	struct elf_source src = mod_file(m);
 	uint64_t end;
-	if (!m->pub.bias_known || m->pub.symbols != SYMBOLS_FULL || symbol_table(m, &table, &want.names) < 0)
+	/* The file's .dynsym has nothing that the image's own table has not, unless that cannot be read. */
+	if (!m->pub.bias_known || (m->pub.symbols != SYMBOLS_FULL && dynamic_of(m)) || symbol_table(m, &table, &names) < 0)
 		return ERR_ABSENT;
 	uint64_t count = table.size / table.entsize;
-	if (!add_fits(table.offset, table.size, &end) || !add_fits(want.names.offset, want.names.size, &end))
+	if (!add_fits(table.offset, table.size, &end) || !add_fits(names.offset, names.size, &end))
 		return ERR_CORRUPT;
 	if (count > MAX_SYMBOLS)
 		count = MAX_SYMBOLS;
-	int rc = each_symbol(&src, &m->file_head->abi, table.offset, count, match_name, &want);
+	int rc = find_spellings(&want, &names, name, len);
+	if (rc == 0 && want.n_offset)
+		rc = each_symbol(&src, &m->file_head->abi, table.offset, count, match_name, &want);
 	if (rc <= 0)
 		return rc ? rc : ERR_ABSENT;
 	*ret = want.at;
