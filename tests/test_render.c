@@ -229,17 +229,36 @@ END_TEST
 
 /* Carets as Python 3.13 draws them: source, columns, and the two lines that must come out (the second NULL: no carets). */
 static const struct { const char *source; int col, end_col; const char *line, *marks; } carets[] = {
-	{ "    x = f(1)", 8, 12, "x = f(1)", "    ~^^^" },
+	{ "    x = f(1), 2", 8, 12, "x = f(1), 2", "    ~^^^" },
 	{ "    f(1)", 4, 8, "f(1)", NULL },                         /* the whole line */
-	{ "    return a.b.c(1)(2)", 11, 22, "return a.b.c(1)(2)", "       ^^^^^^^^^^^" },
+	{ "    x = f(1)", 8, 12, "x = f(1)", NULL },                /* all it assigns, */
+	{ "    a.b, c = f(1)", 13, 17, "a.b, c = f(1)", NULL },
+	{ "    return f(1)", 11, 15, "return f(1)", NULL },         /* or returns */
+	{ "    a[0] = f(1)", 11, 15, "a[0] = f(1)", "       ~^^^" },
+	{ "    return a.f(1)", 11, 17, "return a.f(1)", "       ~~~^^^" },
+	{ "    return a.b.c(1)(2)", 11, 22, "return a.b.c(1)(2)", "       ~~~~~~~~^^^" },
 	{ "y = d['k)']", 4, 11, "y = d['k)']", "    ~^^^^^^" },
-	{ "y = f(')') + 1", 4, 14, "y = f(')') + 1", "    ^^^^^^^^^^" },
-	{ "y = a + b", 4, 9, "y = a + b", "    ^^^^^" },
+	{ "y = f(')') + 1", 4, 14, "y = f(')') + 1", "    ~~~~~~~^~~" },
+	{ "y = a + b * c", 4, 13, "y = a + b * c", "    ~~^~~~~~~" },
+	{ "y = a * b + c", 4, 13, "y = a * b + c", "    ~~~~~~^~~" },
+	{ "y = a - b - c", 4, 13, "y = a - b - c", "    ~~~~~~^~~" },
+	{ "y = a ** b ** c", 4, 15, "y = a ** b ** c", "    ~~^^~~~~~~~" },
+	{ "y = -a ** b", 4, 11, "y = -a ** b", "    ^^^^^^^" },
+	{ "y = -a // b", 4, 11, "y = -a // b", "    ~~~^^~~" },
+	{ "y = 1e-5 + .5", 4, 13, "y = 1e-5 + .5", "    ~~~~~^~~~" },
+	{ "y = 0x1e-5", 4, 10, "y = 0x1e-5", "    ~~~~^~" },
+	{ "y = a < b(1)", 4, 12, "y = a < b(1)", "    ^^^^^^^^" },
+	{ "y = not f(1)", 4, 12, "y = not f(1)", "    ^^^^^^^^" },
+	{ "y = a, f(1)", 4, 11, "y = a, f(1)", "    ^^^^^^^" },
+	{ "y = '''(''' % a", 4, 15, "y = '''(''' % a", "    ~~~~~~~~^~~" },
+	{ "y = f'{a}'['", 4, 12, "y = f'{a}'['", "    ^^^^^^^^" }, /* cut off */
+	{ "y = f(", 4, 6, "y = f(", "    ^^" },
+	{ "y = )", 4, 5, "y = )", "    ^" },
 	{ "\ty = a", 5, 6, "y = a", "    ^" },
 	{ "y = a", 4, 99, "y = a", NULL },                          /* of another version of the file */
 	{ "y = a", 4, 4, "y = a", NULL },
 	{ "y = a", -1, 5, "y = a", NULL },
-	{ "y = \xe6\x97\xa5\xe6\x9c\xac(0)", 4, 13, "y = \xe6\x97\xa5\xe6\x9c\xac(0)", "    ~~~~^^^" }, /* wide */
+	{ "y, \xe6\x97\xa5\xe6\x9c\xac(0)", 3, 12, "y, \xe6\x97\xa5\xe6\x9c\xac(0)", "   ~~~~^^^" }, /* wide */
 	{ "y = '\xe6\x97\xa5', g", 11, 12, "y = '\xe6\x97\xa5', g", "          ^" },
 	{ "y = \xe6\x97\xa5", 5, 7, "y = \xe6\x97\xa5", NULL },     /* in the middle of a character */
 	{ "a = '\x1b'; g()", 9, 12, "a = '\\x1b'; g()", "            ~^^" },

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "render/carets.h"
 #include "render/stack.h"
 #include "render/words.h"
 
@@ -40,38 +41,6 @@ static size_t width(const struct text *t)
 
 enum { SOURCE_COLUMNS = 200 };
 
-static bool in_name(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || (unsigned char)c >= 0x80;
-}
-
-/*
- * Where in the marked text Python's "^" begin: for a call or subscript of a plain dotted name its brackets, the name before them
- * gets "~" (traceback._extract_caret_anchors_from_line_segment of 3.13 finds the same in the AST).  0: all is "^".
- */
-static size_t anchor(struct str s)
-{
-	size_t open = 0;
-	while (open < s.len && in_name(s.s[open]))
-		open++;
-	if (!open || open >= s.len || (s.s[open] != '(' && s.s[open] != '['))
-		return 0;
-	size_t depth = 0;
-	for (size_t i = open; i < s.len; i++) {
-		char c = s.s[i];
-		if (c == '(' || c == '[' || c == '{') {
-			depth++;
-		} else if (c == ')' || c == ']' || c == '}') {
-			if (--depth == 0)
-				return i + 1 == s.len ? open : 0;
-		} else if (c == '"' || c == '\'') {
-			for (i++; i < s.len && s.s[i] != c; i++)
-				i += s.s[i] == '\\';
-		}
-	}
-	return 0;
-}
-
 static struct str stripped(struct str s)
 {
 	while (s.len && (*s.s == ' ' || *s.s == '\t' || *s.s == '\f'))
@@ -106,7 +75,7 @@ static void source(struct text *t, const struct report_frame *f)
 	from = from > indent ? from - indent : 0;
 	to = to > indent ? to - indent : 0;
 	bool marked = f->at.col >= 0 && f->at.end_line == f->at.line && to <= line.len && from < to && boundary(line, from) && boundary(line, to) &&
-		      !(from == 0 && to == line.len); /* the whole line, as in Python, needs no marks */
+		      carets_useful(line, from, to);
 	sb_repeat(&t->b, ' ', 8);
 	if (!marked || safe_columns((struct str){ line.s, to }) > SOURCE_COLUMNS - 3) {
 		words_clip(&t->b, line, SOURCE_COLUMNS);
@@ -114,22 +83,28 @@ static void source(struct text *t, const struct report_frame *f)
 		return;
 	}
 	struct str before = { line.s, from }, mark = { line.s + from, to - from }, after = { line.s + to, line.len - to };
-	size_t head = anchor(mark), used = safe_columns(before);
-	size_t tilde = safe_columns((struct str){ mark.s, head }), caret = safe_columns((struct str){ mark.s + head, mark.len - head });
+	struct carets c = carets_find(mark);
+	const struct { struct str text; char under; } part[3] = {
+		{ { mark.s, c.from }, '~' }, { { mark.s + c.from, c.to - c.from }, '^' }, { { mark.s + c.to, mark.len - c.to }, '~' },
+	};
 	sb_safe(&t->b, before);
-	color(t, head ? RED : "");
-	sb_safe(&t->b, (struct str){ mark.s, head });
-	color(t, BOLD_RED);
-	sb_safe(&t->b, (struct str){ mark.s + head, mark.len - head });
-	color(t, RESET);
-	words_clip(&t->b, after, SOURCE_COLUMNS - used - tilde - caret);
+	for (size_t i = 0; i < 3; i++) {
+		if (part[i].text.len) {
+			color(t, part[i].under == '~' ? RED : BOLD_RED);
+			sb_safe(&t->b, part[i].text);
+			color(t, RESET);
+		}
+	}
+	words_clip(&t->b, after, SOURCE_COLUMNS - safe_columns((struct str){ line.s, to }));
 	sb_char(&t->b, '\n');
-	sb_repeat(&t->b, ' ', 8 + used);
-	color(t, head ? RED : "");
-	sb_repeat(&t->b, '~', tilde);
-	color(t, BOLD_RED);
-	sb_repeat(&t->b, '^', caret);
-	color(t, RESET);
+	sb_repeat(&t->b, ' ', 8 + safe_columns(before));
+	for (size_t i = 0; i < 3; i++) {
+		if (part[i].text.len) {
+			color(t, part[i].under == '~' ? RED : BOLD_RED);
+			sb_repeat(&t->b, part[i].under, safe_columns(part[i].text));
+			color(t, RESET);
+		}
+	}
 	sb_char(&t->b, '\n');
 }
 
