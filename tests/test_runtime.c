@@ -552,9 +552,32 @@ static void many(const struct layout *l, const char *config)
 	build_free(b);
 }
 
+/* The same of a version that no layout is for: each thread leads to the one interpreter, which is refused once. */
+static void many_refused(const struct layout *l, const char *config)
+{
+	struct layout other = *l;
+	if (layout_has(l, F_PyDebugOffsets_cookie))
+		other.offset[F_PyDebugOffsets_cookie] = -1;
+	other.version = (l->version & 0xff00ffffu) | 0x00500000;
+	struct build *b = build_new(&other);
+	struct py *py;
+	struct err err = { 0 };
+	addr_t code = work(b);
+	for (unsigned i = 0; i < 3000; i++) {
+		addr_t t = build_thread(b, b->interp, IDENT + 0x1000 * (uint64_t)i, (pid_t)(100 + i));
+		build_frame(b, t, &(struct build_frame){ .code = code, .lasti = 4 });
+	}
+	struct image *img = build_image(b);
+	clock_t start = clock();
+	ck_assert_int_eq(py_open(img, NULL, NULL, b->arena, &py, &err), ERR_UNSUPPORTED);
+	ck_assert_double_lt((double)(clock() - start) / CLOCKS_PER_SEC, 1.0); /* 10 ms; seconds where each is tried anew */
+	build_free(b);
+}
+
 START_TEST(a_thousand_threads)
 {
 	each_layout(many);
+	each_layout(many_refused);
 }
 END_TEST
 

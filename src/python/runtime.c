@@ -12,7 +12,8 @@
 
 enum {
 	TRIES_MAX = 64,
-	PROOFS_MAX = 20000,      /* full proofs of candidates that the search found */
+	PROOFS_MAX = 500,        /* full proofs of candidates that the search found */
+	REFUSED = 16,            /* interpreters that a layout is known not to fit */
 	STEPS_MAX = 10000000,    /* of lists followed to check a candidate */
 	HITS_PER_THREAD = 1000,  /* a stack and a thread block hold a handful of copies */
 	HITS_MAX = 1000000,
@@ -26,6 +27,8 @@ struct try {
 	char config[16];
 	bool given;              /* --layout: any version will do */
 	struct proof best;       /* how far its best candidate came */
+	addr_t refused[REFUSED]; /* the last ones: each of a thousand threads leads to the same interpreter */
+	unsigned n_refused;
 };
 
 struct opening {
@@ -333,13 +336,22 @@ static addr_t runtime_of(struct opening *o, const struct try *t, addr_t interp)
 	return rc == 1 ? o->runtime : 0;
 }
 
-/* Is the word at `at` the thread_id of a thread state?  Then its interpreter's list reaches it. */
-static bool is_thread_state(struct opening *o, const struct layout *l, addr_t at, addr_t *ret_interp)
+static bool was_refused(const struct try *t, addr_t interp)
 {
+	for (unsigned i = 0; i < REFUSED && i < t->n_refused; i++)
+		if (t->refused[i] == interp)
+			return true;
+	return false;
+}
+
+/* Is the word at `at` the thread_id of a thread state?  Then its interpreter's list reaches it. */
+static bool is_thread_state(struct opening *o, const struct try *t, addr_t at, addr_t *ret_interp)
+{
+	const struct layout *l = &t->layout;
 	addr_t thread = at - (addr_t)l->offset[F_PyThread_thread_id], interp, next, back;
 
 	if (thread % o->width || thread > at || layout_read(o->img, l, thread, F_PyThread_interp, &interp) < 0 || !interp ||
-	    interp % o->width || layout_read(o->img, l, interp, F_PyInterp_tstate_head, &next) < 0)
+	    interp % o->width || was_refused(t, interp) || layout_read(o->img, l, interp, F_PyInterp_tstate_head, &next) < 0)
 		return false;
 	for (unsigned n = 0; n < PY_MAX_THREADS && next && next % o->width == 0 && o->steps < STEPS_MAX; n++, o->steps++) {
 		if (layout_read(o->img, l, next, F_PyThread_interp, &back) < 0 || back != interp)
@@ -365,7 +377,7 @@ static int found_word(void *arg, addr_t at, uint64_t word)
 	for (size_t i = 0; i < o->n_tries; i++) {
 		struct try *t = &o->tries[i];
 		addr_t interp;
-		if (!layout_has(&t->layout, F_PyThread_thread_id) || !is_thread_state(o, &t->layout, at, &interp))
+		if (!layout_has(&t->layout, F_PyThread_thread_id) || !is_thread_state(o, t, at, &interp))
 			continue;
 		if (++o->proofs > PROOFS_MAX)
 			return ERR_LIMIT;
@@ -374,6 +386,7 @@ static int found_word(void *arg, addr_t at, uint64_t word)
 			return 1;
 		if (attempt(o, t, runtime, runtime ? 0 : interp, "search"))
 			return 1;
+		t->refused[t->n_refused++ % REFUSED] = interp;
 	}
 	return o->steps >= STEPS_MAX ? ERR_LIMIT : 0;
 }
