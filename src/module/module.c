@@ -503,7 +503,7 @@ static void find_file(struct mod *m)
 		m->pub.disk_build_id = (struct blob){ 0 };
 	} else if (m->pub.file) {
 		; /* the user named another one: that is still to be said */
-	} else if (dynamic_readable(m)) {
+	} else if (dynamic_in_image(m)) {
 		m->pub.symbols = SYMBOLS_DYNSYM;
 	} else if (m->pub.disk_path) {
 		m->pub.symbols = SYMBOLS_MISMATCH;

@@ -71,8 +71,8 @@ struct elf_source mod_file(struct mod *m);
 /* backing.c: lay what the image lacks. */
 void backing_lay(struct mod *m);
 bool backing_private_kept(const struct modules *mods);
-/* symbol.c: can the dynamic symbols be read in the image as it is now? */
-bool dynamic_readable(struct mod *m);
+/* symbol.c: are the dynamic symbols in the image as it is now? */
+bool dynamic_in_image(struct mod *m);
 void symbol_free(struct mod *m);
 
 #endif

@@ -121,15 +121,17 @@ static struct dynamic *dynamic_of(struct mod *m)
 	return d;
 }
 
-bool dynamic_readable(struct mod *m)
+/* Nothing is read for the answer, since every page of a snapshot costs an unpacking: linkers put the tables into the first load. */
+bool dynamic_in_image(struct mod *m)
 {
-	uint8_t first[24];
-	struct dynamic *d = dynamic_of(m);
-	bool yes = d && (d->gnu_hash || d->hash) &&
-		   image_read(m->mods->img, d->symtab, first, elf_symbol_size(image_abi(m->mods->img))) == 0;
-	if (!yes)
-		m->dyn = (struct dynamic){ .state = NOT_TRIED }; /* the tables may come from a file yet */
-	return yes;
+	const struct elf_head *h = m->head;
+	if (!h || !m->pub.bias_known || !h->dynamic.memsz || !image_segment_at(m->mods->img, m->pub.bias + h->dynamic.vaddr))
+		return false;
+	const addr_t first = m->pub.bias + h->load[0].vaddr, last = first + h->load[0].memsz - 1;
+	const struct segment *s = image_segment_at(m->mods->img, first);
+	for (unsigned i = 0; s && i < 64 && s->start + s->size <= last; i++)
+		s = image_segment_at(m->mods->img, s->start + s->size);
+	return s && s->start + s->size > last;
 }
 
 /* A definition that has an address, and which is it? */
