@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "snap/haste.h"
 #include "snap/refusal.h"
 
 enum {
@@ -358,11 +359,11 @@ static int gave_up(const struct capture *c, uint64_t total, struct err *err)
 /* The process stands still from freeze to thaw. */
 static int stop_and_copy(struct capture *c, const struct flags *flags, struct ranges *scratch, struct err *err)
 {
-	int nice = getpriority(PRIO_PROCESS, 0);
-	setpriority(PRIO_PROCESS, 0, -20); /* of this thread; until the process runs again */
+	struct haste before;
+	haste_begin(&before);
 	int code = freeze(c->pid, &c->opt.freeze, &c->frozen, err);
 	if (code) {
-		setpriority(PRIO_PROCESS, 0, nice);
+		haste_end(&before);
 		return code;
 	}
 	c->tid = frozen_tid(c->frozen);
@@ -381,7 +382,7 @@ static int stop_and_copy(struct capture *c, const struct flags *flags, struct ra
 		code = copy_all(&cp);
 	}
 	c->stopped_ns = thaw(c->frozen);
-	setpriority(PRIO_PROCESS, 0, nice);
+	haste_end(&before);
 	c->data_used = total;
 	if (frozen_over(c->frozen))
 		return gave_up(c, total, err);

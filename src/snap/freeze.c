@@ -22,11 +22,11 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "snap/haste.h"
 #include "snap/refusal.h"
 #include "snap/registers.h"
 
@@ -335,8 +335,8 @@ static void let_go(struct frozen *f)
 static void *tracer_main(void *arg)
 {
 	struct frozen *f = arg;
-	/* Every wait for a processor is paid by the target.  Where this is not allowed it changes nothing. */
-	setpriority(PRIO_PROCESS, 0, -20);
+	struct haste before;
+	haste_begin(&before); /* to the end of this thread */
 	f->code = stop_all(f);
 	if (f->code) {
 		let_go(f);
