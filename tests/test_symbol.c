@@ -109,6 +109,7 @@ START_TEST(in_the_image)
 	want_symbol(mods, "_PyRuntime", at + SO_RUNTIME, "dynamic");
 	ck_assert_int_eq(modules_symbol(mods, "_PyRuntime", &got, &size, NULL), 0);
 	ck_assert_uint_eq(size, 0x100);
+	ck_assert_int_eq(modules_symbol(mods, "_PyRuntime", &got, NULL, NULL), 0);
 	for (size_t i = 0; i < N_SYMS - 2; i++)
 		want_symbol(mods, symbols[i].name, at + symbols[i].value, "dynamic");
 	want_symbol(mods, "hidden", 0, NULL);

@@ -34,7 +34,7 @@ const struct module *modules_exe(const struct modules *mods);               /* N
 struct opener *modules_opener(struct modules *mods);
 
 /* An exported or local symbol, from the image's own dynamic symbols (PT_DYNAMIC), else the file's .symtab / .dynsym. ERR_ABSENT.
- * how (may be NULL) is set to "dynamic" or "symbol". Searches the executable and modules whose name looks like libpython first. */
+ * ret_size and how may be NULL; how is set to "dynamic" or "symbol". Searches the executable and modules whose name looks like libpython first. */
 int modules_symbol(struct modules *mods, const char *name, addr_t *ret, uint64_t *ret_size, const char **how) MUST_CHECK;
 /* A section of a module's file, by name (".PyRuntime"), where it is in memory; ERR_ABSENT. */
 int modules_section(struct modules *mods, const char *name, addr_t *ret, uint64_t *ret_size) MUST_CHECK;

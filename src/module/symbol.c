@@ -403,7 +403,8 @@ int modules_symbol(struct modules *mods, const char *name, addr_t *ret, uint64_t
 				if (rc < 0)
 					continue;
 				*ret = at;
-				*ret_size = size;
+				if (ret_size)
+					*ret_size = size;
 				if (how)
 					*how = way == 0 ? "dynamic" : "symbol";
 				return 0;
