@@ -58,11 +58,13 @@ static void positions(const struct layout *l)
 	addr_t many = build_code(b, &(struct build_code){ .name = "f", .file = "b.py", .firstlineno = 100, .units = UNITS });
 	addr_t cut = build_code(b, &(struct build_code){ .name = "f", .file = "b.py", .firstlineno = 100, .units = UNITS });
 	addr_t absurd = build_code(b, &(struct build_code){ .name = "f", .file = "b.py", .firstlineno = 100 });
+	addr_t big = build_code(b, &(struct build_code){ .name = "f", .file = "b.py", .firstlineno = 100 });
 	addr_t other = build_code(b, &(struct build_code){ .name = "f", .file = "b.py", .firstlineno = 100 });
 	enum py_field table = layout_has(l, F_PyCode_co_linetable) ? F_PyCode_co_linetable : F_PyCode_co_lnotab;
 	build_lose(b, build_field_get(b, cut, table) + 5000, 8);
 	WRITE(b, build_field_get(b, absurd, table), PyBytes, ob_size, INT64_MAX);
 	build_field(b, other, table, b->types.none);
+	WRITE(b, build_field_get(b, big, table), PyBytes, ob_size, 1 << 30);
 	struct py *py = build_py(b);
 	struct position p;
 
@@ -80,6 +82,7 @@ static void positions(const struct layout *l)
 	p.line = -7;
 	ck_assert_int_eq(py_code_position(py, cut, 2, &p), ERR_FAULT);
 	ck_assert_int_eq(py_code_position(py, absurd, 2, &p), ERR_CORRUPT);
+	ck_assert_int_eq(py_code_position(py, big, 2, &p), ERR_CORRUPT);
 	ck_assert_int_eq(py_code_position(py, other, 2, &p), ERR_CORRUPT);
 	ck_assert_int_eq(py_code_position(py, 0, 2, &p), ERR_FAULT);
 	ck_assert_int_eq(p.line, -7);

@@ -184,6 +184,25 @@ static void damaged(const struct layout *l)
 	build_free(b);
 }
 
+/* Keys that other instances made longer (3.13): this one has room for two values. */
+static void grown_keys(const struct layout *l)
+{
+	if (!layout_has(l, F_PyDictValues_capacity))
+		return;
+	struct build *b = build_bare(l);
+	addr_t d = build_dict(b, BUILD_SPLIT), key, value;
+	for (int i = 0; i < 4; i++)
+		build_dict_str(b, d, "k", b->types.none);
+	build_settle(b);
+	WRITE(b, build_field_get(b, d, F_PyDict_ma_values), PyDictValues, capacity, 2);
+	struct py *py = build_py(b);
+	struct dict_walk w;
+	ck_assert_int_eq(dict_begin(py, d, &w), 0);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(dict_next(&w, &key, &value), i < 2);
+	build_free(b);
+}
+
 /* 2**40 slots that nobody has memory for: what is there is walked, in bounded time. */
 static int read_zeros(void *ctx, uint64_t offset, void *buf, size_t len)
 {
@@ -209,11 +228,14 @@ static void endless(const struct layout *l)
 	const struct segment zeros = { .start = UINT64_C(1) << 33, .size = UINT64_C(1) << 46, .prot = 3, .read = read_zeros };
 	ck_assert_int_eq(image_add_segment(py->img, &zeros, LAY_OVER), 0);
 	image_settle(py->img);
-	ck_assert_int_eq(dict_get(py, d, "x", &got), ERR_LIMIT);
+	struct dict_walk w;
+	ck_assert_int_eq(dict_begin(py, d, &w), 0);
+	ck_assert_int_eq(dict_find(&w, "x", &got), ERR_LIMIT);
+	ck_assert_uint_eq(w.i, 1000000);
 	build_free(b);
 }
 
-static void (*const cases[])(const struct layout *l) = { walks, lookups, damaged, endless };
+static void (*const cases[])(const struct layout *l) = { walks, lookups, damaged, grown_keys, endless };
 
 START_TEST(dicts)
 {

@@ -173,6 +173,7 @@ static const struct {
 	{ "locations: endless varint", LOCATIONS, T("\xe8\x7f\x7f\x7f\x7f\x7f\x7f\x7f\1"), 5, 0, ERR_CORRUPT, { 0 } },
 	{ "locations: start bit in a varint", LOCATIONS, T("\xe8\xc0\x01"), 5, 0, ERR_CORRUPT, { 0 } },
 	{ "locations: below line 0", LOCATIONS, T("\xe8\x0d"), 5, 0, ERR_CORRUPT, { 0 } },
+	{ "locations: from below line 0", LOCATIONS, T("\xf0\x0d\x0a\0\0"), 5, 0, ERR_CORRUPT, { 0 } },
 	{ "locations: above any line", LOCATIONS, T("\xe8\x7e\x7f\x7f\x7f\x7f\x03"), 5, 0, ERR_CORRUPT, { 0 } },
 #undef T
 };
