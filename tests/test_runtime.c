@@ -169,6 +169,36 @@ START_TEST(another_minor_version_is_refused)
 }
 END_TEST
 
+/* --layout FILE: what it says is used for whatever version the process is; a text that is no layout is refused as such. */
+static void given(const struct layout *l, const char *config)
+{
+	addr_t threads[2];
+	struct layout other = *l;
+	struct err err = { 0 };
+	struct py *py = NULL;
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+
+	layout_print(l, config, f);
+	fclose(f);
+	other.version = (l->version & 0xff00ffffu) | 0x00500000;
+	struct build *b = two_threads(&other, threads);
+	py = open_image(b, build_image(b), &(struct py_options){ .layout_text = { text, len } });
+	ck_assert(py->version >> 16 == 0x0350 && py->interp_head == b->interp && py->self_taken == 0);
+	py = NULL;
+	int rc = py_open(build_image(b), NULL, &(struct py_options){ .layout_text = STR("layout 3.12\nnonsense\n") }, b->arena, &py, &err);
+	ck_assert_msg(rc < 0 && !py && err.msg[0], "%d", rc);
+	free(text);
+	build_free(b);
+}
+
+START_TEST(a_layout_given_by_hand)
+{
+	each_layout(given);
+}
+END_TEST
+
 /* 3.13 and later without a table: the newest table and the process's own offsets, and that is said. */
 START_TEST(newer_than_any_table)
 {
@@ -699,6 +729,7 @@ int main(void)
 	tcase_add_test(tc, hints_are_verified);
 	tcase_add_test(tc, runtime_is_found_in_the_data_of_a_file);
 	tcase_add_test(tc, another_minor_version_is_refused);
+	tcase_add_test(tc, a_layout_given_by_hand);
 	tcase_add_test(tc, newer_than_any_table);
 	tcase_add_test(tc, a_failed_proof_says_why);
 	tcase_add_test(tc, nothing_of_python);
