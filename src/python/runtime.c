@@ -23,9 +23,10 @@ static const char cookie_text[9] = "xdebugpy"; /* _Py_Debug_Cookie, pycore_debug
 
 /* A layout that may be the one. */
 struct try {
-	struct layout layout;
-	char config[16];
-	bool given;              /* --layout: any version will do */
+	struct layout layout;    /* once ready: a table is parsed when it is needed, which mostly is one of them */
+	uint32_t version;
+	const char *config;
+	bool ready, given;       /* given: --layout, any version will do */
 	struct proof best;       /* how far its best candidate came */
 	addr_t refused[REFUSED]; /* the last ones: each of a thousand threads leads to the same interpreter */
 	unsigned n_refused;
@@ -52,14 +53,21 @@ struct opening {
 	addr_t main_interp, runtime;
 };
 
-static void add_try(struct opening *o, const struct layout *l, const char *config, bool given)
+static struct try *add_try(struct opening *o, uint32_t version, const char *config)
 {
 	if (o->n_tries == TRIES_MAX)
-		return;
+		return NULL;
 	struct try *t = &o->tries[o->n_tries++];
-	t->layout = *l;
-	t->given = given;
-	snprintf(t->config, sizeof t->config, "%s", config);
+	t->version = version;
+	t->config = config;
+	return t;
+}
+
+static bool try_ready(struct try *t)
+{
+	if (!t->ready)
+		t->ready = layout_builtin(t->version, t->config, &t->layout, NULL) == 0;
+	return t->ready;
 }
 
 /* "x86_64" and what may follow it: debug builds, free-threaded builds. */
@@ -88,12 +96,9 @@ static void add_builtin_tries(struct opening *o, const struct py_options *opt)
 
 	for (int pass = 0; pass < 2; pass++) {
 		for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-			struct layout l;
 			bool same = want && version >> 16 == want >> 16;
-			if (!config_of(config, machine) || same != (pass == 0) || (pass && opt->python_version) ||
-			    layout_builtin(version, config, &l, NULL) < 0)
-				continue;
-			add_try(o, &l, config, false);
+			if (config_of(config, machine) && same == (pass == 0) && !(pass && opt->python_version))
+				(void)add_try(o, version, config);
 		}
 	}
 }
@@ -105,13 +110,15 @@ static int add_given_tries(struct opening *o, struct str text, struct err *err)
 
 	for (size_t i = 0; i < sizeof suffix / sizeof *suffix; i++) {
 		struct layout l;
-		char config[32];
-		snprintf(config, sizeof config, "%s%s", abi_name(image_abi(o->img)), suffix[i]);
+		char *config = str_c(o->arena, str_printf(o->arena, "%s%s", abi_name(image_abi(o->img)), suffix[i]));
 		int parsed = layout_parse(text, config, &l, i ? NULL : err);
-		if (parsed == 0)
-			add_try(o, &l, config, true);
-		else if (!i || parsed != ERR_ABSENT)
+		if (parsed == 0) {
+			struct try *t = add_try(o, l.version, config);
+			t->layout = l;
+			t->ready = t->given = true;
+		} else if (!i || parsed != ERR_ABSENT) {
 			rc = parsed;
+		}
 	}
 	return o->n_tries ? 0 : rc < 0 ? rc : ERR_UNSUPPORTED;
 }
@@ -174,6 +181,8 @@ static bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t int
 	struct py py = o->base;
 	struct proof p = { 0 };
 
+	if (!try_ready(t))
+		return false;
 	py.layout = t->layout;
 	py.runtime = runtime;
 	py.interp_head = interp;
@@ -377,7 +386,7 @@ static int found_word(void *arg, addr_t at, uint64_t word)
 	for (size_t i = 0; i < o->n_tries; i++) {
 		struct try *t = &o->tries[i];
 		addr_t interp;
-		if (!layout_has(&t->layout, F_PyThread_thread_id) || !is_thread_state(o, t, at, &interp))
+		if (!try_ready(t) || !layout_has(&t->layout, F_PyThread_thread_id) || !is_thread_state(o, t, at, &interp))
 			continue;
 		if (++o->proofs > PROOFS_MAX)
 			return ERR_LIMIT;
@@ -521,7 +530,7 @@ static bool no_interpreter(const struct opening *o)
 	bool known = false;
 
 	for (size_t i = 0; i < o->n_tries; i++) {
-		if (o->tries[i].layout.version >> 16 != o->known.version >> 16)
+		if (o->tries[i].version >> 16 != o->known.version >> 16)
 			continue;
 		known = true;
 		if (o->tries[i].best.stage > PROOF_NOTHING)
@@ -553,7 +562,7 @@ static int give_up(struct opening *o, struct err *err)
 			sb_printf(&tried, "%s: %s; ", o->self_name, o->self.why);
 		for (size_t i = 0; i < o->n_tries; i++) {
 			const struct proof *p = &o->tries[i].best;
-			if (p->stage != stage)
+			if (p->stage != stage || !try_ready(&o->tries[i]))
 				continue;
 			if (tried.len > 380) {
 				sb_printf(&tried, "...; ");
