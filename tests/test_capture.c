@@ -313,6 +313,44 @@ START_TEST(pages_of_files)
 }
 END_TEST
 
+static void maps_large_file(struct shared *s)
+{
+	int fd = open(data_file, O_RDONLY);
+	char *p = mmap(NULL, (size_t)200 << 20, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	if (p == MAP_FAILED)
+		_exit(9);
+	madvise(p, (size_t)200 << 20, MADV_RANDOM);
+	s->at[0] = (uintptr_t)p;
+	s->at[1] = (uintptr_t)p[100 << 20]; /* used */
+	wait_for_ever(s);
+}
+
+START_TEST(of_large_files_what_was_used)
+{
+	strcpy(data_file, "/tmp/captureXXXXXX");
+	int fd = mkstemp(data_file), self = open("/proc/self/exe", O_RDONLY);
+	ck_assert_int_ge(fd, 0);
+	char head[PAGE];
+	ck_assert_int_eq(read(self, head, PAGE), PAGE);
+	ck_assert_int_eq(pwrite(fd, head, PAGE, 0), PAGE);
+	ck_assert_int_eq(pwrite(fd, "used", 4, 100 << 20), 4);
+	ck_assert_int_eq(ftruncate(fd, 200 << 20), 0);
+	close(self);
+	close(fd);
+	struct target t = target_start(maps_large_file);
+	uint64_t size;
+	struct image *img = snap(&t, BUNDLE_ELF, &size, NULL);
+	ck_assert_uint_lt(size, 16 << 20);
+	expect_byte(img, t.s->at[0] + 1, 'E');
+	expect_byte(img, t.s->at[0] + (100 << 20), 'u');
+	expect_absent(img, t.s->at[0] + (50 << 20));
+	expect_absent(img, t.s->at[0] + (200 << 20) - 1);
+	image_close(img);
+	target_end(&t);
+	unlink(data_file);
+}
+END_TEST
+
 /* --- one instant --- */
 
 static void two_places(struct shared *s)
@@ -536,6 +574,7 @@ int main(void)
 	tcase_add_loop_test(t, kinds_of_memory, 0, SCANS);
 	tcase_add_test(t, unreadable_memory_is_left_out);
 	tcase_add_loop_test(t, pages_of_files, 0, 2);
+	tcase_add_test(t, of_large_files_what_was_used);
 	tcase_add_test(t, all_memory_is_of_one_instant);
 	tcase_add_test(t, facts_of_the_process);
 	tcase_add_test(t, too_little_memory);

@@ -276,7 +276,7 @@ static int no_python(pid_t pid, struct err *err)
  * Is it CPython, and where is its runtime?  A Python that no layout fits is one all the same: it is snapshotted, and the
  * report will say what is not known.
  */
-static int python_of(pid_t pid, addr_t *hint, struct err *err)
+static int python_of(const struct cli *c, pid_t pid, addr_t *hint, struct err *err)
 {
 	struct image *img;
 	int code = image_attach(pid, &img, err);
@@ -291,7 +291,9 @@ static int python_of(pid_t pid, addr_t *hint, struct err *err)
 		code = py_open(img, mods, &(struct py_options){ 0 }, a, &py, err);
 	if (!code) {
 		*hint = py->runtime ? py->runtime : py->interp_head;
+		cli_note(c, "Python %s (found by: %s), runtime at 0x%llx", py->version_text, py->found_by, (unsigned long long)*hint);
 	} else if (code != ERR_UNSUPPORTED && mods) {
+		cli_note(c, "%s", err->msg);
 		/* Python is there but not found to be alive: it may be starting up, or was changing while it was read. */
 		addr_t at;
 		static const char *const names[] = { "_PyRuntime", "PyInterpreterState_Head", "Py_Initialize" };
@@ -299,6 +301,7 @@ static int python_of(pid_t pid, addr_t *hint, struct err *err)
 			if (modules_symbol(mods, names[i], &at, NULL, NULL) == 0)
 				code = 0;
 	} else if (code == ERR_UNSUPPORTED) {
+		cli_note(c, "%s", err->msg);
 		code = 0;
 	}
 	modules_close(mods);
@@ -344,7 +347,7 @@ static int snapshot(struct job *j, struct err *err)
 {
 	int code = freeze_check(j->pid, err);
 	if (!code)
-		code = python_of(j->pid, &j->capture.hint_runtime, err);
+		code = python_of(&j->cli, j->pid, &j->capture.hint_runtime, err);
 	if (!code)
 		code = output_open(j, err);
 	if (code)

@@ -22,6 +22,7 @@
 enum {
 	COPY_CHUNK = 256 << 10,   /* bytes a call: larger ones fall out of the cache, smaller ones cost calls */
 	COPY_IOVS = 128,
+	FREEZE_TRIES = 3,
 	GIVE_UP_PAGES = 16,       /* so many unreadable pages in a row, and the rest of the range is not tried */
 	PAGE = 4096,
 };
@@ -362,6 +363,11 @@ static int stop_and_copy(struct capture *c, const struct flags *flags, struct ra
 	struct haste before;
 	haste_begin(&before);
 	int code = freeze(c->pid, &c->opt.freeze, &c->frozen, err);
+	/* Threads wait inside the kernel for moments: for a disk, for a child in vfork. */
+	for (unsigned i = 0; i < FREEZE_TRIES && code == ERR_LIMIT && !interrupted(c, err); i++) {
+		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
+		code = freeze(c->pid, &c->opt.freeze, &c->frozen, err);
+	}
 	if (code) {
 		haste_end(&before);
 		return code;

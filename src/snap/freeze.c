@@ -30,6 +30,8 @@
 #include "snap/refusal.h"
 #include "snap/registers.h"
 
+enum { STUCK_NS = 100000000 };
+
 enum state { KNOWN, SEIZED, STOPPED, ENDED };
 
 struct slot {
@@ -211,6 +213,18 @@ static int take_status(struct frozen *f, struct slot *s, int status)
 	return 0;
 }
 
+/* Do all that still run wait inside the kernel, where nothing reaches them? */
+static bool all_in_kernel(const struct frozen *f, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		CLEANUP(cleanup_fd) int dir = proc_open(f->pid, f->slots.p[f->waiting[i]].tid);
+		struct proc_stat st;
+		if (dir < 0 || proc_stat(dir, &st) || st.state != 'D')
+			return false;
+	}
+	return n > 0;
+}
+
 static int too_slow(struct frozen *f, const struct slot *s)
 {
 	struct proc_stat st = { .comm = "", .state = '?' };
@@ -220,7 +234,7 @@ static int too_slow(struct frozen *f, const struct slot *s)
 	if (dir >= 0 && proc_stat(dir, &st) == 0 && proc_read(dir, "wchan", 256, &b) == 0 && b.len > 1)
 		snprintf(wchan, sizeof wchan, ", in %.*s", (int)b.len, b.s);
 	err_set(&f->err, ERR_LIMIT, "cannot stop process %d: thread %d (%s) did not stop within %u ms; it runs again", (int)f->pid,
-		(int)s->tid, st.comm, f->deadline_ms);
+		(int)s->tid, st.comm, (unsigned)(frozen_elapsed_ns(f) / 1000000));
 	if (st.state == 'D')
 		err_why(&f->err, "the thread waits inside the kernel and cannot be interrupted (state D%s)", wchan);
 	err_hint(&f->err, "the same again in a moment");
@@ -232,6 +246,7 @@ static int wait_stopped(struct frozen *f, size_t n, int64_t deadline)
 	sigset_t child;
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
+	int64_t last = now_ns(CLOCK_MONOTONIC); /* when one stopped */
 	for (unsigned idle = 0; n;) {
 		size_t left = 0;
 		for (size_t i = 0; i < n; i++) {
@@ -254,7 +269,11 @@ static int wait_stopped(struct frozen *f, size_t n, int64_t deadline)
 		n = left;
 		if (!n)
 			break;
-		if (now_ns(CLOCK_MONOTONIC) > deadline)
+		int64_t now = now_ns(CLOCK_MONOTONIC);
+		if (!idle)
+			last = now;
+		/* A parent in vfork, or a thread that waits for a dead server: the others are not kept waiting with it. */
+		if (now > deadline || (now - last > STUCK_NS && all_in_kernel(f, n)))
 			return too_slow(f, &f->slots.p[f->waiting[0]]);
 		if (idle)
 			sigtimedwait(&child, NULL, &(struct timespec){ .tv_nsec = idle < 20 ? 200000 : 2000000 });

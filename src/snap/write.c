@@ -6,6 +6,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ enum {
 	PAGE = 4096,
 	INLINE_GAP = 1 << 20,  /* shorter stretches of untouched memory are written as zeros, so that reads run through */
 	MARGIN = 64 << 10,     /* of longer ones, so much next to what was touched */
+	WHOLE_FILE = 64 << 20, /* of larger ELF files, only read-only data up to as much, and what the process has used */
 };
 
 /* -- memory as pieces in address order -- */
@@ -43,17 +45,37 @@ static int by_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Memory that the page tables did not hold: of a file, zeros, or not known. */
-static void gap(struct pieces *v, const struct region *r, const struct file *file, addr_t start, addr_t end)
+/* Pages of a file, from the file. */
+static void file_pages(struct pieces *v, const struct region *r, const struct file *file, addr_t start, addr_t end)
 {
 	const struct proc_map *m = r->map;
+	uint64_t size = (file->size + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+	uint64_t there = size > m->offset ? size - m->offset : 0; /* bytes of the mapping inside the file */
+	addr_t last = there < m->end - m->start ? m->start + there : m->end;
+	addr_t cut = last < start ? start : last < end ? last : end;
+	piece(v, PIECE_FILE, start, cut, m->offset + (start - m->start), file);
+	piece(v, PIECE_ABSENT, cut, end, 0, NULL);
+}
+
+/* Memory that the process did not write: of a file, zeros, or not known.  used (NULL: all) are pages that it has read. */
+static void gap(struct pieces *v, const struct region *r, const struct file *file, const struct ranges *used, addr_t start, addr_t end)
+{
+	const struct proc_map *m = r->map;
+	if (file && used) {
+		addr_t at = start;
+		for (size_t i = 0; i < used->n && at < end; i++) {
+			addr_t from = used->p[i].start > at ? used->p[i].start : at, to = used->p[i].end < end ? used->p[i].end : end;
+			if (from >= to)
+				continue;
+			piece(v, PIECE_ABSENT, at, from, 0, NULL);
+			file_pages(v, r, file, from, to);
+			at = to;
+		}
+		piece(v, PIECE_ABSENT, at, end, 0, NULL);
+		return;
+	}
 	if (file) {
-		uint64_t size = (file->size + PAGE - 1) & ~(uint64_t)(PAGE - 1);
-		uint64_t there = size > m->offset ? size - m->offset : 0; /* bytes of the mapping inside the file */
-		addr_t last = there < m->end - m->start ? m->start + there : m->end;
-		addr_t cut = last < start ? start : last < end ? last : end;
-		piece(v, PIECE_FILE, start, cut, m->offset + (start - m->start), file);
-		piece(v, PIECE_ABSENT, cut, end, 0, NULL);
+		file_pages(v, r, file, start, end);
 		return;
 	}
 	bool zeros = r->keep == KEEP_OWN && !m->inode && (m->prot & 1);
@@ -84,8 +106,28 @@ static void copied(struct pieces *v, const struct kept *k, const struct missing_
 	piece(v, PIECE_DATA, at, k->end, k->at + (at - k->start), NULL);
 }
 
+/*
+ * Everything of an ELF file that is mapped is kept, so that stacks can be unwound and named elsewhere.  Of files that would make
+ * the snapshot many times larger than the process (hundreds of megabytes of GPU code), text goes along as far as it was used.
+ */
+static bool only_used(const struct region *r, const struct file *file, int pagemap, struct ranges *used)
+{
+	const struct proc_map *m = r->map;
+	if (file->size <= WHOLE_FILE || (!(m->prot & 4) && m->end - m->start <= WHOLE_FILE))
+		return false;
+	used->n = 0;
+	if (!m->offset)
+		*vec_push(used) = (struct range){ m->start, m->start + PAGE }; /* the ELF header */
+	if (pagemap < 0 || pages_find(pagemap, m->start + (m->offset ? 0 : PAGE), m->end, PAGES_MAPPED, used))
+		used->n = !m->offset; /* it has ended meanwhile */
+	return true;
+}
+
 static void make_pieces(struct capture *c, struct pieces *v)
 {
+	CLEANUP(cleanup_fd) int dir = proc_open(c->pid, c->tid);
+	CLEANUP(cleanup_fd) int pagemap = dir < 0 ? -1 : openat(dir, "pagemap", O_RDONLY | O_CLOEXEC);
+	struct ranges used = { 0 };
 	if (c->missing.n)
 		qsort(c->missing.p, c->missing.n, sizeof *c->missing.p, by_start);
 	size_t next = 0;
@@ -99,17 +141,19 @@ static void make_pieces(struct capture *c, struct pieces *v)
 			continue;
 		}
 		const struct file *file = c->opt.bundle == BUNDLE_ELF ? files_of(&c->files, m) : NULL;
+		const struct ranges *part = file && only_used(r, file, pagemap, &used) ? &used : NULL;
 		addr_t at = m->start;
 		for (size_t k = r->first; k < r->first + r->n; k++) {
 			const struct kept *kept = &c->kept.p[k];
 			if (kept->start > at)
-				gap(v, r, file, at, kept->start);
+				gap(v, r, file, part, at, kept->start);
 			copied(v, kept, &c->missing, &next);
 			at = kept->end;
 		}
 		if (at < m->end)
-			gap(v, r, file, at, m->end);
+			gap(v, r, file, part, at, m->end);
 	}
+	vec_free(&used);
 }
 
 struct loads VEC(struct pz_load);
