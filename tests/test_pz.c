@@ -51,7 +51,7 @@ static struct image *open_image(struct blob f, struct err *err)
 
 static void expect_memory(struct image *img, const struct pz_load *l, enum fill fill)
 {
-	CLEANUP(cleanup_free) uint8_t *got = xmalloc(l->filesz), *want = xmalloc(l->filesz);
+	CLEANUP(cleanup_free) uint8_t *got = xmalloc(l->filesz), *want = xmalloc(l->filesz); /* frees both */
 	fill_at(fill, l->start, want, l->filesz);
 	ck_assert_int_eq(image_read(img, l->start, got, l->filesz), 0);
 	ck_assert_int_eq(memcmp(got, want, l->filesz), 0);
@@ -241,8 +241,12 @@ START_TEST(elf_shape)
 {
 	const struct shape *s = &shapes[_i];
 	struct pz_load *loads = xcalloc(s->loads, sizeof *loads);
-	for (size_t i = 0; i < s->loads; i++)
-		loads[i] = (struct pz_load){ 0x10000 + i * 0x2000, i % 3 == 2 ? 0 : i % 50 == 7 ? 5000 : 16, 0x2000, (unsigned)i % 8 };
+	size_t with_bytes = 0;
+	for (size_t i = 0; i < s->loads; i++) {
+		uint64_t filesz = i % 50 == 1 ? 5000 : i % 50 == 0 || i + 1 == s->loads ? 16 : 0;
+		loads[i] = (struct pz_load){ 0x10000 + i * 0x2000, filesz, 0x2000, (unsigned)i % 8 };
+		with_bytes += filesz > 0;
+	}
 	struct pz_note notes[] = { { "CORE", 0x1234, BLOB("abc") }, { "LONGNAME", 7, { NULL, 0 } }, { "PYSNAP", 1, BLOB("{}") } };
 	struct build_pz spec = {
 		.plan = { .abi = s->abi, .notes = notes, .n_notes = 3, .loads = loads, .n_loads = s->loads, .level = 1 }, .fill = FILL_TEXT,
@@ -276,16 +280,13 @@ START_TEST(elf_shape)
 	ck_assert_uint_eq(found, 3);
 	for (size_t i = 0; i < s->loads; i++) {
 		uint8_t want[5000];
-		ck_assert_ptr_nonnull(gelf_getphdr(elf, (int)i + 1, &ph));
-		ck_assert_int_eq(ph.p_type, PT_LOAD);
-		ck_assert_uint_eq(ph.p_vaddr, loads[i].start);
-		ck_assert_uint_eq(ph.p_filesz, loads[i].filesz);
-		ck_assert_uint_eq(ph.p_memsz, loads[i].memsz);
-		ck_assert_uint_eq(ph.p_flags, (loads[i].prot & 1 ? PF_R : 0u) | (loads[i].prot & 2 ? PF_W : 0u) | (loads[i].prot & 4 ? PF_X : 0u));
-		ck_assert_uint_eq(ph.p_offset % PZ_PAGE, 0);
-		ck_assert_uint_le(ph.p_offset + ph.p_filesz, all.len);
+		uint32_t flags = (loads[i].prot & 1 ? PF_R : 0u) | (loads[i].prot & 2 ? PF_W : 0u) | (loads[i].prot & 4 ? PF_X : 0u);
 		fill_at(FILL_TEXT, loads[i].start, want, loads[i].filesz);
-		ck_assert_int_eq(memcmp(all.p + ph.p_offset, want, loads[i].filesz), 0);
+		/* One check, not ten: libcheck writes a record for each that passes. */
+		if (!gelf_getphdr(elf, (int)i + 1, &ph) || ph.p_type != PT_LOAD || ph.p_vaddr != loads[i].start || ph.p_filesz != loads[i].filesz ||
+		    ph.p_memsz != loads[i].memsz || ph.p_flags != flags || ph.p_offset % PZ_PAGE || ph.p_offset + ph.p_filesz > all.len ||
+		    memcmp(all.p + ph.p_offset, want, loads[i].filesz) != 0)
+			ck_abort_msg("program header %zu: not as planned", i);
 	}
 	elf_end(elf);
 	if (s->loads) { /* without threads and memory there is nothing to open */
@@ -293,9 +294,9 @@ START_TEST(elf_shape)
 		struct image *img = open_image(f, &err);
 		ck_assert_msg(img != NULL, "%s", err.msg);
 		ck_assert_uint_eq(image_abi(img)->width, s->abi.width);
-		ck_assert_uint_eq(image_facts(img)->n_segments, s->loads - s->loads / 3);
+		ck_assert_uint_eq(image_facts(img)->n_segments, with_bytes);
 		expect_memory(img, &loads[0], FILL_TEXT);
-		expect_memory(img, &loads[s->loads - 2], FILL_TEXT);
+		expect_memory(img, &loads[s->loads - 1], FILL_TEXT);
 		ck_assert(!image_facts(img)->truncated);
 		image_close(img);
 	}
