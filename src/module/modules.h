@@ -62,6 +62,8 @@ struct modules {
 	struct mod *open[OPEN_FILES];/* whose fd is open; the oldest is closed for the next */
 	size_t next_open;
 	uint64_t page;
+	unsigned steps;              /* of the look-up by name that is under way */
+	uint64_t named;              /* symbols read for modules_name */
 	bool private_kept;           /* of backing_private_kept */
 };
 

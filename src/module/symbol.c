@@ -12,8 +12,10 @@
 
 enum {
 	MAX_DYNAMIC = 512,       /* entries of PT_DYNAMIC looked at */
-	MAX_CHAIN = 1 << 14,     /* symbols in one hash bucket */
-	MAX_SYMBOLS = 1 << 20,   /* of a module, for modules_name */
+	MAX_CHAIN = 1 << 12,     /* symbols in one hash bucket */
+	MAX_STEPS = 1 << 18,     /* symbols compared in one look-up, all modules together */
+	MAX_SYMBOLS = 1 << 20,   /* of a module */
+	MAX_NAMED = 8 << 20,     /* of all modules, for modules_name */
 	MAX_SECTIONS = 1 << 16,
 	MAX_NAME = 1024,
 	CHUNK_SYMBOLS = 1024,    /* read at once: at most 24 KiB */
@@ -219,7 +221,7 @@ static int by_gnu_hash(struct mod *m, const char *name, uint32_t h, size_t len, 
 		return rc;
 	if (index < d->first)
 		return ERR_ABSENT;
-	for (unsigned i = 0; i < MAX_CHAIN; i++, index++) {
+	for (unsigned i = 0; i < MAX_CHAIN && m->mods->steps < MAX_STEPS; i++, index++, m->mods->steps++) {
 		addr_t at = d->chains + (uint64_t)(index - d->first) * 4;
 		if (!inside(m, at, 4))
 			return ERR_CORRUPT;
@@ -242,7 +244,7 @@ static int by_sysv_hash(struct mod *m, const char *name, size_t len, addr_t *ret
 	int rc = image_read_uint(m->mods->img, d->hash + (2 + (uint64_t)(sysv_hash_of(name) % d->hash_buckets)) * w, w, &index);
 	if (rc < 0)
 		return rc;
-	for (unsigned i = 0; i < MAX_CHAIN && index && index < d->hash_chains; i++) {
+	for (unsigned i = 0; i < MAX_CHAIN && m->mods->steps < MAX_STEPS && index && index < d->hash_chains; i++, m->mods->steps++) {
 		if (dynamic_is(m, index, name, len, ret, ret_size))
 			return 0;
 		rc = image_read_uint(m->mods->img, d->hash + (2 + (uint64_t)d->hash_buckets + index) * w, w, &index);
@@ -394,6 +396,7 @@ int modules_symbol(struct modules *mods, const char *name, addr_t *ret, uint64_t
 	uint64_t size = 0;
 	if (!len || len >= MAX_NAME)
 		return ERR_ABSENT;
+	mods->steps = 0;
 	/* The two likely ones in both ways before all others. */
 	for (int part = 0; part < 2; part++) {
 		for (int way = 0; way < 2; way++) {
@@ -505,6 +508,17 @@ static uint64_t count_dynamic(struct mod *m)
 	return 0;
 }
 
+/* How many of count symbols may be read, so that all modules together stay bounded. */
+static uint64_t take_named(struct mod *m, uint64_t count)
+{
+	if (count > MAX_SYMBOLS)
+		count = MAX_SYMBOLS;
+	if (count > MAX_NAMED - m->mods->named)
+		count = MAX_NAMED - m->mods->named;
+	m->mods->named += count;
+	return count;
+}
+
 static void build_names(struct mod *m)
 {
 	struct name_table *t = &m->names;
@@ -518,18 +532,17 @@ static void build_names(struct mod *m)
 		struct elf_source src = mod_file(m);
 		t->names = names.offset;
 		t->names_size = names.size;
-		uint64_t count = table.size / table.entsize;
-		(void)!each_symbol(&src, &m->file_head->abi, table.offset, count < MAX_SYMBOLS ? count : MAX_SYMBOLS, add_row, m);
+		uint64_t count = take_named(m, table.size / table.entsize);
+		(void)!each_symbol(&src, &m->file_head->abi, table.offset, count, add_row, m);
 	} else if (dynamic_of(m)) {
 		struct elf_source src = { read_image, m->mods->img };
 		const struct abi *abi = image_abi(m->mods->img);
 		uint64_t count = count_dynamic(m), fit = (m->pub.end - m->dyn.symtab) / elf_symbol_size(abi);
-		if (count > fit)
-			count = fit;
+		count = take_named(m, count < fit ? count : fit);
 		t->in_image = true;
 		t->names = m->dyn.strtab;
 		t->names_size = m->dyn.strsz;
-		(void)!each_symbol(&src, abi, m->dyn.symtab, count < MAX_SYMBOLS ? count : MAX_SYMBOLS, add_row, m);
+		(void)!each_symbol(&src, abi, m->dyn.symtab, count, add_row, m);
 	}
 	if (!t->row.n)
 		return;
