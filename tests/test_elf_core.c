@@ -491,6 +491,51 @@ START_TEST(hostile_headers)
 }
 END_TEST
 
+/* --- damage within --- */
+
+struct damaged {
+	struct bytes b;
+	const uint8_t *p;
+	uint64_t bad, bad_end;
+};
+
+static int damaged_read(struct bytes *b, uint64_t off, void *buf, size_t len)
+{
+	const struct damaged *d = (const struct damaged *)b;
+	if (off < d->bad_end && off + len > d->bad)
+		return ERR_CORRUPT;
+	memcpy(buf, d->p + off, len);
+	return 0;
+}
+
+static void damaged_close(struct bytes *b)
+{
+	(void)b;
+}
+
+START_TEST(notes_before_the_damage_are_read)
+{
+	enum { THREADS = 100 };
+	struct build_elf *b = build_elf_new("x86_64");
+	for (int i = 0; i < THREADS; i++)
+		build_elf_thread(b, 1000 + i, 0, 0);
+	build_elf_load(b, 0x10000, "data", 4, 3);
+	struct blob file = build_elf_finish(b);
+	struct damaged d = { { file.len, damaged_read, NULL, damaged_close, "damaged" }, file.p, 20000, 20001 };
+	struct image *img;
+	ck_assert_int_eq(image_open_bytes(&d.b, &img, NULL), 0);
+	const struct thread *t;
+	size_t n = image_threads(img, &t);
+	ck_assert_uint_ge(n, 20000 / (336 + 20) - 4096 / (336 + 20) - 1);
+	ck_assert_uint_lt(n, 20000 / (336 + 20) + 1);
+	ck_assert_int_eq(t[n - 1].tid, 1000 + (int)n - 1);
+	char buf[4];
+	ck_assert_int_eq(image_read(img, 0x10000, buf, 4), 0);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
 /* --- large --- */
 
 START_TEST(a_sparse_core_costs_what_it_holds)
@@ -558,6 +603,7 @@ int main(void)
 	tcase_add_test(t, only_the_first_of_each_counts);
 	tcase_add_test(t, a_machine_without_a_row_still_gives_its_memory);
 	tcase_add_loop_test(t, hostile_headers, 0, COUNT(hostile));
+	tcase_add_test(t, notes_before_the_damage_are_read);
 	tcase_add_test(t, a_sparse_core_costs_what_it_holds);
 	suite_add_tcase(s, t);
 	SRunner *r = srunner_create(s);

@@ -241,11 +241,12 @@ static void expect(struct core *c, uint64_t offset, uint64_t size)
 static int read_phdrs(struct core *c)
 {
 	struct image_facts *f = image_facts_mut(c->img);
-	CLEANUP(cleanup_free) uint8_t *table = xmalloc(HEADERS_AT_ONCE * c->phentsize); /* at most 64 MiB: the size is 16 bits */
 	uint64_t there = fit(c->phoff, c->phnum * c->phentsize, c->b->size) / c->phentsize; /* 32 + 16 bits */
+	size_t at_once = there < HEADERS_AT_ONCE ? (size_t)there : HEADERS_AT_ONCE;
+	CLEANUP(cleanup_free) uint8_t *table = xmalloc(at_once * c->phentsize);
 	expect(c, c->phoff, c->phnum * c->phentsize);
 	for (uint64_t i = 0; i < there;) {
-		size_t n = there - i < HEADERS_AT_ONCE ? (size_t)(there - i) : HEADERS_AT_ONCE;
+		size_t n = there - i < at_once ? (size_t)(there - i) : at_once;
 		if (bytes_read(c->b, c->phoff + i * c->phentsize, table, n * c->phentsize) < 0)
 			return err_set(c->err, ERR_IO, "cannot read the program headers of %s", c->b->name);
 		for (size_t k = 0; k < n; k++) {
@@ -450,6 +451,22 @@ static void free_notes(void *p)
 	free(p);
 }
 
+/* [offset, offset + size), or its front if something in it is damaged (a member of a .pz); how much. */
+static size_t read_front(struct bytes *b, uint64_t offset, uint8_t *p, size_t size)
+{
+	enum { PIECE = 4096 };
+	if (bytes_read(b, offset, p, size) == 0)
+		return size;
+	size_t got = 0;
+	while (got < size) {
+		size_t n = size - got < PIECE ? size - got : PIECE;
+		if (bytes_read(b, offset + got, p + got, n) < 0)
+			break;
+		got += n;
+	}
+	return got;
+}
+
 static void read_notes(struct core *c)
 {
 	uint64_t budget = notes_max;
@@ -461,12 +478,8 @@ static void read_notes(struct core *c)
 			continue;
 		budget -= size;
 		uint8_t *p = xmalloc((size_t)size);
-		if (bytes_read(c->b, h->offset, p, (size_t)size) < 0) {
-			free(p);
-			continue;
-		}
 		image_own(c->img, p, free_notes);
-		parse_notes(c, (struct blob){ p, (size_t)size }, h->align == 8 ? 8 : 4);
+		parse_notes(c, (struct blob){ p, read_front(c->b, h->offset, p, (size_t)size) }, h->align == 8 ? 8 : 4);
 	}
 }
 
