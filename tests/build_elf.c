@@ -89,7 +89,7 @@ void build_elf_put(const struct build_elf *b, void *p, size_t width, uint64_t v)
 
 static void append(const struct build_elf *b, struct sb *out, size_t width, uint64_t v)
 {
-	uint8_t buf[8];
+	uint8_t buf[8] = { 0 };
 	build_elf_put(b, buf, width, v);
 	sb_bytes(out, buf, width);
 }
