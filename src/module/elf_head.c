@@ -161,29 +161,48 @@ int elf_build_id(const struct elf_source *src, const struct elf_head *h, uint8_t
 	return worst;
 }
 
-int elf_section_at(const struct elf_source *src, const struct elf_head *h, unsigned i, struct elf_section *ret)
+static int parse_section(struct cursor *c, const struct abi *abi, struct elf_section *ret)
 {
-	const size_t size = h->abi.width == 8 ? 64 : 40;
-	uint8_t buf[64];
-	uint64_t at;
-	if (!h->shoff || h->shentsize != size || i >= h->shnum)
-		return ERR_ABSENT;
-	if (!add_fits(h->shoff, (uint64_t)i * size, &at))
-		return ERR_CORRUPT;
-	int rc = src->read(src->ctx, at, buf, size);
-	if (rc < 0)
-		return rc;
-	struct cursor c = cursor_of(buf, size, h->abi.big_endian);
-	struct elf_section s;
 	uint32_t info;
 	uint64_t align;
-	if (cursor_u32(&c, &s.name) < 0 || cursor_u32(&c, &s.type) < 0 || word(&c, &h->abi, &s.flags) < 0 ||
-	    word(&c, &h->abi, &s.addr) < 0 || word(&c, &h->abi, &s.offset) < 0 || word(&c, &h->abi, &s.size) < 0 ||
-	    cursor_u32(&c, &s.link) < 0 || cursor_u32(&c, &info) < 0 || word(&c, &h->abi, &align) < 0 ||
-	    word(&c, &h->abi, &s.entsize) < 0)
+	if (cursor_u32(c, &ret->name) < 0 || cursor_u32(c, &ret->type) < 0 || word(c, abi, &ret->flags) < 0 ||
+	    word(c, abi, &ret->addr) < 0 || word(c, abi, &ret->offset) < 0 || word(c, abi, &ret->size) < 0 ||
+	    cursor_u32(c, &ret->link) < 0 || cursor_u32(c, &info) < 0 || word(c, abi, &align) < 0 || word(c, abi, &ret->entsize) < 0)
 		return ERR_CORRUPT;
-	*ret = s;
 	return 0;
+}
+
+int elf_sections(const struct elf_source *src, const struct elf_head *h, unsigned first, struct elf_section *ret, unsigned max)
+{
+	const size_t size = h->abi.width == 8 ? 64 : 40;
+	uint8_t buf[ELF_SECTIONS * 64];
+	uint64_t at;
+	if (!h->shoff || h->shentsize != size || first >= h->shnum)
+		return 0;
+	unsigned n = h->shnum - first < max ? h->shnum - first : max;
+	if (n > ELF_SECTIONS)
+		n = ELF_SECTIONS;
+	if (!add_fits(h->shoff, (uint64_t)first * size, &at))
+		return ERR_CORRUPT;
+	int rc = src->read(src->ctx, at, buf, n * size);
+	if (rc < 0)
+		return rc;
+	struct cursor c = cursor_of(buf, n * size, h->abi.big_endian);
+	for (unsigned i = 0; i < n; i++) {
+		rc = parse_section(&c, &h->abi, &ret[i]);
+		if (rc < 0)
+			return rc;
+	}
+	return (int)n;
+}
+
+int elf_section_at(const struct elf_source *src, const struct elf_head *h, unsigned i, struct elf_section *ret)
+{
+	struct elf_section s;
+	int n = elf_sections(src, h, i, &s, 1);
+	if (n == 1)
+		*ret = s;
+	return n < 0 ? n : n == 0 ? ERR_ABSENT : 0;
 }
 
 size_t elf_symbol_size(const struct abi *abi)

@@ -36,7 +36,10 @@ void elf_span(const struct elf_head *h, uint64_t *lo, uint64_t *hi);
 int elf_build_id(const struct elf_source *src, const struct elf_head *h, uint8_t ret[ELF_BUILD_ID_MAX]) MUST_CHECK;
 
 struct elf_section { uint32_t name, type, link; uint64_t flags, addr, offset, size, entsize; };
-/* Sections of a file; ERR_ABSENT past the last one. */
+/* Sections of a file from `first` on, as many as one read gives; 0 past the last one. */
+enum { ELF_SECTIONS = 40 };
+int elf_sections(const struct elf_source *src, const struct elf_head *h, unsigned first, struct elf_section *ret, unsigned max) MUST_CHECK;
+/* One of them; ERR_ABSENT. */
 int elf_section_at(const struct elf_source *src, const struct elf_head *h, unsigned i, struct elf_section *ret) MUST_CHECK;
 
 struct elf_symbol { uint32_t name; uint8_t info; uint16_t section; uint64_t value, size; };

@@ -435,12 +435,12 @@ static bool dynamic_agrees(struct mod *m, const struct elf_source *file, const s
 
 static uint8_t symbols_of(const struct elf_source *src, const struct elf_head *h)
 {
-	struct elf_section s;
-	uint8_t best = h->dynamic.memsz ? SYMBOLS_DYNSYM : SYMBOLS_NONE;
-	for (unsigned i = 0; i < h->shnum && elf_section_at(src, h, i, &s) == 0; i++)
-		if (s.type == SHT_SYMTAB && s.size)
-			return SYMBOLS_FULL;
-	return best;
+	struct elf_section s[ELF_SECTIONS];
+	for (int first = 0, n; (n = elf_sections(src, h, (unsigned)first, s, ELF_SECTIONS)) > 0; first += n)
+		for (int i = 0; i < n; i++)
+			if (s[i].type == SHT_SYMTAB && s[i].size)
+				return SYMBOLS_FULL;
+	return h->dynamic.memsz ? SYMBOLS_DYNSYM : SYMBOLS_NONE;
 }
 
 static void take_file(struct mod *m, const struct elf_head *h, const struct candidate *c, unsigned nth, int fd)

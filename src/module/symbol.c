@@ -16,7 +16,6 @@ enum {
 	MAX_STEPS = 1 << 18,     /* symbols compared in one look-up, all modules together */
 	MAX_SYMBOLS = 1 << 20,   /* of a module */
 	MAX_NAMED = 8 << 20,     /* of all modules, for modules_name */
-	MAX_SECTIONS = 1 << 16,
 	MAX_NAME = 1024,
 	CHUNK_SYMBOLS = 1024,    /* read at once: at most 24 KiB */
 	CHUNK_NAMES = 64 << 10,
@@ -273,19 +272,14 @@ static int by_dynamic(struct mod *m, const char *name, uint32_t h, size_t len, a
 static int symbol_table(struct mod *m, struct elf_section *table, struct elf_section *names)
 {
 	struct elf_source src = mod_file(m);
-	struct elf_section s;
-	bool found = false;
-	for (unsigned i = 0; m->pub.file && i < m->file_head->shnum && elf_section_at(&src, m->file_head, i, &s) == 0; i++) {
-		if (s.type != SHT_SYMTAB && (s.type != SHT_DYNSYM || found))
-			continue;
-		if (s.entsize != elf_symbol_size(&m->file_head->abi))
-			continue;
-		*table = s;
-		found = true;
-		if (s.type == SHT_SYMTAB)
-			break;
-	}
-	if (!found)
+	struct elf_section s[ELF_SECTIONS];
+	table->type = SHT_NULL;
+	for (int first = 0, n; m->pub.file && table->type != SHT_SYMTAB &&
+	     (n = elf_sections(&src, m->file_head, (unsigned)first, s, ELF_SECTIONS)) > 0; first += n)
+		for (int i = 0; i < n && table->type != SHT_SYMTAB; i++)
+			if ((s[i].type == SHT_SYMTAB || s[i].type == SHT_DYNSYM) && s[i].entsize == elf_symbol_size(&m->file_head->abi))
+				*table = s[i];
+	if (table->type == SHT_NULL)
 		return ERR_ABSENT;
 	return elf_section_at(&src, m->file_head, table->link, names);
 }
@@ -420,24 +414,25 @@ int modules_symbol(struct modules *mods, const char *name, addr_t *ret, uint64_t
 static int section_in(struct mod *m, const char *name, addr_t *ret, uint64_t *ret_size)
 {
 	struct elf_source src = mod_file(m);
-	struct elf_section names, s;
+	struct elf_section names, s[ELF_SECTIONS];
 	char buf[MAX_NAME];
 	const size_t len = strlen(name);
 	if (!m->pub.file || !m->pub.bias_known || len >= sizeof buf ||
 	    elf_section_at(&src, m->file_head, m->file_head->shstrndx, &names) < 0)
 		return ERR_ABSENT;
-	for (unsigned i = 0; i < m->file_head->shnum && i < MAX_SECTIONS && elf_section_at(&src, m->file_head, i, &s) == 0; i++) {
-		uint64_t at;
-		if (!(s.flags & SHF_ALLOC) || s.name >= names.size || names.size - s.name <= len ||
-		    !add_fits(names.offset, s.name, &at))
-			continue;
-		if (mod_file_read(m, at, buf, len + 1) < 0 || memcmp(buf, name, len + 1) != 0)
-			continue;
-		if (!inside(m, m->pub.bias + s.addr, s.size))
-			return ERR_CORRUPT;
-		*ret = m->pub.bias + s.addr;
-		*ret_size = s.size;
-		return 0;
+	for (int first = 0, n; (n = elf_sections(&src, m->file_head, (unsigned)first, s, ELF_SECTIONS)) > 0; first += n) {
+		for (int i = 0; i < n; i++) {
+			uint64_t at;
+			if (!(s[i].flags & SHF_ALLOC) || s[i].name >= names.size || names.size - s[i].name <= len ||
+			    !add_fits(names.offset, s[i].name, &at) || mod_file_read(m, at, buf, len + 1) < 0 ||
+			    memcmp(buf, name, len + 1) != 0)
+				continue;
+			if (!inside(m, m->pub.bias + s[i].addr, s[i].size))
+				return ERR_CORRUPT;
+			*ret = m->pub.bias + s[i].addr;
+			*ret_size = s[i].size;
+			return 0;
+		}
 	}
 	return ERR_ABSENT;
 }
