@@ -428,6 +428,31 @@ START_TEST(not_initialized_or_finalized)
 }
 END_TEST
 
+/* A truncated core: threads and interpreters agree, and what sys' type points to is cut off. */
+static void cut_off(const struct layout *l, const char *config)
+{
+	addr_t threads[2];
+	struct build *b = two_threads(l, threads);
+	struct py *py;
+	struct err err = { 0 };
+	char path[64];
+
+	snprintf(path, sizeof path, "/usr/lib/libpython%u.%u.so.1.0", l->version >> 24, l->version >> 16 & 255);
+	build_lose(b, b->types.type, l->size[S_PyType]);
+	struct image *img = build_image(b);
+	map_heap(b, img, path);
+	ck_assert_msg(py_open(img, NULL, &(struct py_options){ .hint_runtime = b->runtime }, b->arena, &py, &err) == ERR_NOPYTHON, "%s: %s",
+		      l->name, err.msg);
+	ck_assert_msg(strstr(err.why, "is not in the capture") != NULL, "%s: %s", l->name, err.why);
+	build_free(b);
+}
+
+START_TEST(what_proves_it_is_cut_off)
+{
+	each_layout(cut_off);
+}
+END_TEST
+
 /* Late in Py_Finalize sys is empty; Py_GetVersion's buffer still has the version. */
 static void sys_gone(const struct layout *l, const char *config)
 {
@@ -736,6 +761,7 @@ int main(void)
 	tcase_add_test(tc, interpreters_and_threads);
 	tcase_add_test(tc, who_runs_a_subinterpreter);
 	tcase_add_test(tc, not_initialized_or_finalized);
+	tcase_add_test(tc, what_proves_it_is_cut_off);
 	tcase_add_test(tc, version_without_sys);
 	tcase_add_test(tc, broken_lists_end);
 	tcase_add_test(tc, what_the_program_calls_itself);

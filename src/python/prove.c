@@ -61,6 +61,16 @@ uint32_t version_parse(const char *text)
 	return part[0] << 24 | part[1] << 16 | part[2] << 8 | level << 4 | serial;
 }
 
+bool py_is_lost(const struct py *py, addr_t addr)
+{
+	const struct image_facts *facts = image_facts(py->img);
+
+	for (size_t i = 0; i < facts->n_lost; i++)
+		if (addr >= facts->lost[i].start && addr < facts->lost[i].end)
+			return true;
+	return false;
+}
+
 /* Threads of one interpreter: each points back to it, and its neighbours to each other. Their number through *n. */
 static int prove_threads(const struct py *py, addr_t interp, unsigned *n, struct proof *ret)
 {
@@ -71,8 +81,11 @@ static int prove_threads(const struct py *py, addr_t interp, unsigned *n, struct
 		return refuse(ret, PROOF_INTERP, "no interpreter at 0x%llx", (unsigned long long)interp);
 	for (; thread && looked < LOOK_THREADS; looked++) {
 		addr_t back, prev, next;
-		if (READ(py, thread, PyThread, interp, &back) < 0 || READ(py, thread, PyThread, next, &next) < 0)
-			return refuse(ret, looked ? PROOF_THREAD : PROOF_INTERP, "thread 0x%llx cannot be read", (unsigned long long)thread);
+		if (READ(py, thread, PyThread, interp, &back) < 0 || READ(py, thread, PyThread, next, &next) < 0) {
+			ret->fault = py_is_lost(py, thread);
+			return refuse(ret, looked ? PROOF_THREAD : PROOF_INTERP, "thread 0x%llx %s", (unsigned long long)thread,
+				      ret->fault ? "is not in the capture" : "cannot be read");
+		}
 		if (back != interp)
 			return refuse(ret, looked ? PROOF_THREAD : PROOF_INTERP, "thread 0x%llx points to another interpreter",
 				      (unsigned long long)thread);

@@ -9,6 +9,7 @@ enum proof_stage { PROOF_NOTHING, PROOF_INTERP, PROOF_THREAD, PROOF_TYPE, PROOF_
 struct proof {
 	int stage;
 	char why[120];
+	bool fault;       /* what should show it was not captured */
 	uint32_t version; /* what sys.hexversion said, when that is what does not fit */
 };
 
@@ -31,6 +32,9 @@ int types_find(struct py *py, addr_t interp, struct proof *ret) MUST_CHECK;
 
 /* sys.modules' entry's dictionary of an interpreter; ERR_ABSENT. */
 int py_module_dict(const struct py *py, addr_t interp, const char *name, addr_t *ret) MUST_CHECK;
+
+/* Does the image say that it should have addr and has not? */
+bool py_is_lost(const struct py *py, addr_t addr);
 
 /* "3.12.1", "3.14.0rc2" of a PY_VERSION_HEX, and back (0 where it is none). */
 void version_format(uint32_t version, char *ret, size_t room);

@@ -539,6 +539,17 @@ static bool no_interpreter(const struct opening *o)
 	return known && o->self.stage == PROOF_NOTHING;
 }
 
+/* The candidate of the version that this is, when all that speaks against it is that memory is missing; NULL. */
+static const struct proof *not_captured(const struct opening *o)
+{
+	if (o->self.fault)
+		return &o->self;
+	for (size_t i = 0; i < o->n_tries; i++)
+		if (o->tries[i].version >> 16 == o->known.version >> 16 && o->tries[i].best.fault)
+			return &o->tries[i].best;
+	return NULL;
+}
+
 static int give_up(struct opening *o, struct err *err)
 {
 	const struct thread *threads;
@@ -554,6 +565,11 @@ static int give_up(struct opening *o, struct err *err)
 		err_set(err, ERR_NOPYTHON, "found no Python interpreter");
 		return err_why(err, "Python %s is mapped, but has no interpreter: the crash came before Py_Initialize or after Py_Finalize, "
 			       "or Python's data was left out", o->known.text);
+	}
+	const struct proof *cut = not_captured(o);
+	if (cut) {
+		err_set(err, ERR_NOPYTHON, "found no Python interpreter that can be read");
+		return err_why(err, "Python %s is there, but %s", o->known.text, cut->why);
 	}
 	/* The nearest misses first: they tell most, and the list may be cut. */
 	CLEANUP(cleanup_sb) struct sb tried = { 0 };

@@ -101,8 +101,15 @@ int types_find(struct py *py, addr_t interp, struct proof *ret)
 		return ERR_CORRUPT;
 	}
 	addr_t dict, type, meta;
-	if (type_of(py, sysdict, &dict) < 0 || type_of(py, dict, &type) < 0 || type_of(py, type, &meta) < 0 || type != meta) {
-		snprintf(ret->why, sizeof ret->why, "type(type) is not type");
+	int rc = type_of(py, sysdict, &dict);
+	if (rc == 0)
+		rc = type_of(py, dict, &type);
+	if (rc == 0)
+		rc = type_of(py, type, &meta);
+	if (rc < 0 || type != meta) {
+		/* Where sys lies in memory that the process had, the type is cut off; elsewhere this is no pointer to sys. */
+		ret->fault = rc == ERR_FAULT && (image_segment_at(py->img, sysdict) || py_is_lost(py, sysdict));
+		snprintf(ret->why, sizeof ret->why, ret->fault ? "the type of sys' dictionary is not in the capture" : "type(type) is not type");
 		return ERR_CORRUPT;
 	}
 	types->type = type;
