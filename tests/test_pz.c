@@ -140,7 +140,7 @@ static const struct { const char *json, *error; } odd_info[] = {
 	{ "{}", NULL },
 	{ "{\"format\":\"1\",\"tool\":7,\"time_ns\":true,\"stopped_ns\":\"-5\",\"start_ns\":\"12a\",\"pid\":\"x\",\"consistent\":\"yes\","
 	  "\"exe\":null,\"cwd\":[],\"cmdline\":{},\"hint_runtime\":12,\"threads\":{\"tid\":1}}", NULL },
-	{ "{\"time_ns\":\"99999999999999999999\",\"hint_runtime\":\"0x\",\"threads\":[[],null,{\"tid\":-1},{\"tid\":4294967396},"
+	{ "{\"time_ns\":\"99999999999999999999\",\"hint_runtime\":\"0x\",\"threads\":[[],null,{\"tid\":-1},{\"tid\":4294967396,\"name\":\"not 100\"},"
 	  "{\"tid\":100,\"name\":5,\"state\":\"RR\",\"wchan\":\"\",\"syscall\":[]}]}", NULL },
 	{ "{\"hint_runtime\":\"0x12345678123456789\"}", NULL }, { "{\"hint_runtime\":\"12345\"}", NULL },
 	{ "{\"format\":2}", "snap.pz was written by a later pysnap (format 2); this one reads up to format 1|upgrade pyanalyze" },
@@ -262,6 +262,7 @@ START_TEST(elf_shape)
 	ck_assert_int_eq(eh.e_ident[EI_CLASS], s->abi.width == 8 ? ELFCLASS64 : ELFCLASS32);
 	ck_assert_int_eq(eh.e_ident[EI_DATA], s->abi.big_endian ? ELFDATA2MSB : ELFDATA2LSB);
 	ck_assert_int_eq(eh.e_phnum == PN_XNUM, s->loads + 1 >= PN_XNUM);
+	ck_assert_int_eq(eh.e_shoff != 0, s->loads + 1 >= PN_XNUM);
 	ck_assert_int_eq(elf_getphdrnum(elf, &phnum), 0);
 	ck_assert_uint_eq(phnum, s->loads + 1);
 	GElf_Phdr ph;
