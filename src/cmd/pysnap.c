@@ -19,6 +19,7 @@
 #include "image/proc.h"
 #include "python/py.h"
 #include "snap/capture.h"
+#include "snap/refusal.h"
 
 struct job {
 	struct cli cli;
@@ -263,6 +264,9 @@ static void hint_child(pid_t pid, struct err *err)
 
 static int no_python(pid_t pid, struct err *err)
 {
+	pid_t tid;
+	if (proc_live_tid(pid, &tid) == ERR_GONE)
+		return refusal_ended(pid, err);
 	CLEANUP(cleanup_fd) int dir = proc_open(pid, pid);
 	struct proc_stat st = { .comm = "?" };
 	if (dir < 0 || proc_stat(dir, &st))
