@@ -106,7 +106,8 @@ int bytes_from_fd(int fd, const char *name, struct bytes **ret, struct err *err)
 	struct file *f = xcalloc(1, sizeof *f + len);
 	memcpy(f->name, name, len);
 	f->fd = fd;
-	f->b = (struct bytes){ (uint64_t)st.st_size, file_read, file_hole, file_close, f->name };
+	f->b = (struct bytes){ (uint64_t)st.st_size, file_read, file_hole, file_close, f->name,
+			       (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec };
 	*ret = &f->b;
 	return 0;
 }

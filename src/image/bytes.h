@@ -14,6 +14,7 @@ struct bytes {
 	uint64_t (*hole)(struct bytes *b, uint64_t off);
 	void (*close)(struct bytes *b);
 	const char *name; /* for messages; borrowed by whoever made it */
+	int64_t mtime_ns; /* when the file was last written, CLOCK_REALTIME; 0: no file */
 };
 
 /* A regular file, opened without blocking; ERR_IO, ERR_PERM, ERR_GONE (no such file), ERR_UNSUPPORTED (not a regular file). */

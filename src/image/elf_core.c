@@ -517,6 +517,7 @@ static int load(struct bytes *b, struct image *img, struct err *err)
 	c.known = abi_notes(&c.abi, &c.places) == 0;
 	f->kind = IMAGE_CORE;
 	f->size = f->file_size = f->expected = b->size;
+	f->written_ns = b->mtime_ns;
 	rc = read_phdrs(&c);
 	if (rc == 0) {
 		read_notes(&c);

@@ -49,6 +49,7 @@ struct image_facts {
 	uint64_t size;                     /* of the core as an ELF file: apparent, as far as it is there */
 	uint64_t expected;                 /* what size should be by its program headers; > size: truncated */
 	uint64_t file_size;                /* bytes of the file as given (compressed for .pz) */
+	int64_t written_ns;                /* when that file was last written, CLOCK_REALTIME; 0 if not known */
 	bool truncated;
 	const struct lost *lost;           /* segments, or the parts of them, that are cut off or could not be read; sorted */
 	size_t n_lost;

@@ -14,6 +14,7 @@ struct code_entry {
 	addr_t addr;
 	int rc;
 	bool no_source; /* it has a file whose text could not be had */
+	bool changed;   /* ... whose text is newer than the process */
 	struct py_code code;
 	UT_hash_handle hh;
 };
@@ -43,8 +44,7 @@ struct collect {
 	struct tid_entry *tids;
 	struct VEC(const struct report_frame *) stack;
 	size_t n_threads, n_stale;
-	size_t n_no_source;
-	struct sb no_source;
+	int64_t newest;         /* sources written later than this may not be what ran; 0: not known */
 };
 
 static struct code_entry *code_of(struct collect *c, addr_t addr)
@@ -107,6 +107,9 @@ static const struct report_frame *frame_of(struct collect *c, const struct py_fr
 		out->source = (struct str){ 0 };
 		entry->no_source = true;
 	}
+	int64_t written;
+	if (out->source.s && c->newest && !entry->changed && opener_source_time(modules_opener(c->t->mods), path, &written) == 0)
+		entry->changed = written > c->newest;
 	return out;
 }
 
@@ -318,12 +321,15 @@ static void sort_threads(struct report *r)
 	free(sorted);
 }
 
-static void missing_sources(struct collect *c)
+/* Files whose source changed, or is missing, each once: how many, and the first names as text. */
+static size_t files_of(struct collect *c, bool changed, const char **names)
 {
+	struct seen { struct str file; UT_hash_handle hh; } *seen = NULL, *s;
 	struct code_entry *e, *next;
-	struct { struct str file; UT_hash_handle hh; } *seen = NULL, *s, *tmp;
+	struct sb text = { 0 };
+	size_t n = 0;
 	HASH_ITER(hh, c->codes, e, next) {
-		if (!e->no_source)
+		if (!(changed ? e->changed : e->no_source))
 			continue;
 		HASH_FIND(hh, seen, e->code.file.s, e->code.file.len, s);
 		if (s)
@@ -331,25 +337,35 @@ static void missing_sources(struct collect *c)
 		s = arena_alloc(c->t->arena, sizeof *s);
 		s->file = e->code.file;
 		HASH_ADD_KEYPTR(hh, seen, s->file.s, s->file.len, s);
-		if (c->n_no_source < 3) {
-			sb_printf(&c->no_source, c->n_no_source ? ", " : "");
-			sb_str(&c->no_source, s->file);
+		if (n < 3) {
+			sb_printf(&text, n ? ", " : "");
+			sb_str(&text, s->file);
 		}
-		c->n_no_source++;
+		n++;
 	}
-	HASH_ITER(hh, seen, s, tmp)
-		HASH_DEL(seen, s);
-	if (c->n_no_source) {
-		if (c->n_no_source > 3)
-			sb_printf(&c->no_source, ", ...");
-		struct str list = sb_take(&c->no_source, c->r->arena);
-		report_problem(c->r, P_SOURCE_MISSING, c->n_no_source, str_c(c->r->arena, list));
-	}
+	HASH_CLEAR(hh, seen);
+	if (n > 3)
+		sb_printf(&text, ", ...");
+	struct str all = sb_take(&text, c->r->arena);
+	*names = str_c(c->r->arena, all);
+	return n;
+}
+
+static void source_problems(struct collect *c)
+{
+	const char *names;
+	size_t n = files_of(c, true, &names);
+	if (n)
+		report_problem(c->r, P_SOURCE_CHANGED, n, names);
+	n = files_of(c, false, &names);
+	if (n)
+		report_problem(c->r, P_SOURCE_MISSING, n, names);
 }
 
 static int run(struct target *t, const struct limits *lim, struct report *r)
 {
-	struct collect c = { .t = t, .r = r, .lim = lim };
+	const struct image_facts *f = image_facts(t->img);
+	struct collect c = { .t = t, .r = r, .lim = lim, .newest = f->start_ns ? f->start_ns : f->written_ns };
 	const struct thread *native;
 	size_t n = image_threads(t->img, &native);
 	for (size_t i = 0; i < n; i++) {
@@ -363,18 +379,17 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	if (t->py)
 		python_threads(&c);
 	native_threads(&c);
-	if (n && image_facts(t->img)->kind == IMAGE_CORE)
+	if (n && f->kind == IMAGE_CORE)
 		for (size_t i = 0; i < r->threads.n; i++)
 			r->threads.p[i].crashed = r->threads.p[i].tid == native[0].tid; /* the verdict takes it back if nothing crashed */
 	sort_threads(r);
-	missing_sources(&c);
+	source_problems(&c);
 
 	HASH_CLEAR(hh, c.codes);
 	HASH_CLEAR(hh, c.frames);
 	HASH_CLEAR(hh, c.names);
 	HASH_CLEAR(hh, c.tids);
 	vec_free(&c.stack);
-	sb_free(&c.no_source);
 	return 0;
 }
 

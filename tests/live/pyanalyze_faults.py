@@ -138,6 +138,12 @@ def with_python(folder):
         tap.equal(whole["problems"], [], "nothing to admit while all files are there")
         want = names_and_stacks(whole)
 
+        script = os.path.join(target.folder, "threads.py")
+        os.utime(script)
+        rep, done = analyze(core)
+        tap.ok(len(messages(rep, "PZ205")) == 1 and script in messages(rep, "PZ205")[0], "a source that changed since is said", rep["problems"])
+        os.utime(script, (os.path.getmtime(core) - 100,) * 2)
+
         os.unlink(program)
         rep, done = analyze(core)
         tap.equal((done.returncode, names_and_stacks(rep)), (0, want), "missing executable: the same stacks")
