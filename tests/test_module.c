@@ -206,6 +206,8 @@ START_TEST(file_choice)
 	ck_assert_msg((m->file != NULL) == files[_i].used, "%s: file %s", files[_i].name, m->file ? m->file : "-");
 	ck_assert_msg(m->unverified == files[_i].unverified, "%s: unverified", files[_i].name);
 	ck_assert_msg((m->disk_path != NULL) == files[_i].mismatch, "%s: mismatch %s", files[_i].name, m->disk_path ? m->disk_path : "-");
+	bool no_id = files[_i].no_id || !(files[_i].map & SO_HEADERS);
+	ck_assert_msg((m->unproven != NULL) == (no_id && !files[_i].used), "%s: unproven %s", files[_i].name, m->unproven ? m->unproven : "-");
 	ck_assert_msg(m->symbols == files[_i].symbols, "%s: symbols %d", files[_i].name, m->symbols);
 	if (files[_i].disk == OTHER || files[_i].disk == SAME_ELSEWHERE) {
 		ck_assert_uint_eq(m->disk_build_id.len, strlen(OTHER_ID));

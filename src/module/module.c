@@ -496,8 +496,12 @@ static void find_file(struct mod *m)
 				take_file(m, &head, &c, nth, fd);
 			else
 				m->pub = before;
+		} else if (!m->pub.unproven) {
+			m->pub.unproven = c.path;
 		}
 	}
+	if (m->pub.file)
+		m->pub.unproven = NULL;
 	if (m->pub.file && !disk_asked) {
 		m->pub.disk_path = NULL;
 		m->pub.disk_build_id = (struct blob){ 0 };

@@ -11,6 +11,7 @@ struct module {
 	const char *file;         /* the file on disk that is used; NULL if none */
 	const char *disk_path;    /* one with another build-id, so not used; NULL if none, or if a better one was found by itself */
 	struct blob disk_build_id;/* of disk_path; len 0: it has none */
+	const char *unproven;     /* one at the path while memory has no build-id to compare: not used, -e or --lib-path would; else NULL */
 	addr_t start, end, bias;  /* end includes .bss; bias: what is added to a symbol's value */
 	uint8_t symbols;          /* enum symbols */
 	bool headers_in_image;    /* its ELF header and program headers can be read */
