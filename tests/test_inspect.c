@@ -1,0 +1,182 @@
+/* inspect: the verdict on every way a process ends, and what threads, frames and damage become in a report. */
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "build_elf.h"
+#include "build_py.h"
+#include "inspect/target.h"
+
+enum { PID = 4711 };
+
+/* sender 0: no sender, addr is the fault's; code 999: no NT_SIGINFO at all, cursig only. */
+static const struct { int signo, code; int sender; addr_t addr; enum verdict_kind kind; bool likely; const char *title; } verdicts[] = {
+	{ SIGSEGV, 1, 0, 0x0, VERDICT_CRASH, false, "SIGSEGV: access to address 0x0 (null pointer)" },
+	{ SIGSEGV, 1, 0, 0xfff, VERDICT_CRASH, false, "SIGSEGV: access to address 0xfff (null pointer)" },
+	{ SIGSEGV, 1, 0, 0x1000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x1000 (nothing is mapped there)" },
+	{ SIGSEGV, 2, 0, 0x7f0012345678, VERDICT_CRASH, false, "SIGSEGV: access to address 0x7f0012345678 (the mapping does not allow it)" },
+	{ SIGSEGV, 77, 0, 0x4242, VERDICT_CRASH, false, "SIGSEGV: access to address 0x4242" },
+	{ SIGSEGV, 0x80, 0, 0, VERDICT_CRASH, false,
+	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)" },
+	{ SIGBUS, 2, 0, 0x7000, VERDICT_CRASH, false, "SIGBUS: access to address 0x7000 (past the end of the mapped file)" },
+	{ SIGFPE, 1, 0, 0x401000, VERDICT_CRASH, false, "SIGFPE: integer division by zero at 0x401000" },
+	{ SIGILL, 2, 0, 0x401000, VERDICT_CRASH, false, "SIGILL: illegal operand at 0x401000" },
+	{ SIGABRT, -6, PID, 0, VERDICT_CRASH, false, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)" },
+	{ SIGSEGV, -6, PID, 0, VERDICT_CRASH, false, "SIGSEGV: the process sent it to itself" },
+	{ SIGABRT, 0, 99, 0, VERDICT_STOPPED, false, "SIGABRT sent by pid 99" },
+	{ SIGABRT, -6, 99, 0, VERDICT_STOPPED, false, "SIGABRT sent by pid 99" },
+	{ SIGSEGV, 0, 99, 0, VERDICT_STOPPED, false, "SIGSEGV sent by pid 99" },
+	{ SIGQUIT, 0x80, 0, 0, VERDICT_STOPPED, false, "SIGQUIT sent by the kernel (a terminal key or a limit)" },
+	{ SIGSTOP, 0x80, 0, 0, VERDICT_STOPPED, false, "the core was taken from a running process (by gcore or a debugger)" },
+	{ SIGSEGV, 999, 0, 0, VERDICT_CRASH, true, "SIGSEGV: the core does not say who sent it" },
+	{ SIGTERM, 999, 0, 0, VERDICT_STOPPED, true, "SIGTERM: the core does not say who sent it" },
+	{ 0, 999, 0, 0, VERDICT_STOPPED, true, "the core was taken from a running process (by gcore or a debugger)" },
+};
+
+static void say(struct image *img, struct py *py, const struct err *err, struct report *r)
+{
+	struct target t = { .img = img, .py = py, .arena = arena_new() };
+	struct search none = { .no_files = true };
+	struct limits lim = { .frames = 100000, .threads = 10000 };
+	struct err e;
+	ck_assert_int_eq(modules_open(img, &none, &t.mods, &e), 0);
+	if (err)
+		t.py_err = *err;
+	if (py)
+		py->mods = t.mods;
+	int rc = inspect(&t, &lim, "core", r);
+	ck_assert_int_eq(rc, py ? 0 : err ? err->code : 0);
+	modules_close(t.mods);
+	arena_free(t.arena);
+}
+
+START_TEST(verdict)
+{
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, PID, 0x401000, 0x7ff0);
+	build_elf_cursig(b, verdicts[_i].signo);
+	build_elf_prpsinfo(b, PID, 1, 0, "python", "python x.py");
+	if (verdicts[_i].code == 999)
+		;
+	else if (verdicts[_i].sender)
+		build_elf_signal_from(b, verdicts[_i].signo, verdicts[_i].code, verdicts[_i].sender, 0);
+	else
+		build_elf_signal(b, verdicts[_i].signo, verdicts[_i].code, verdicts[_i].addr);
+	build_elf_thread(b, PID + 1, 0x401000, 0x9ff0);
+	struct image *img = build_elf_open(b);
+	struct report *r = report_new();
+	struct err err = { .code = ERR_NOPYTHON, .msg = "found no CPython" };
+	say(img, NULL, &err, r);
+	CLEANUP(cleanup_free) char *title = xasprintf(STR_FMT, STR_ARG(r->verdict.title));
+	ck_assert_str_eq(title, verdicts[_i].title);
+	ck_assert_int_eq(r->verdict.kind, verdicts[_i].kind);
+	ck_assert_int_eq(r->verdict.likely, verdicts[_i].likely);
+	ck_assert_uint_eq(r->threads.n, 2);
+	/* Only of a crash is a thread to blame, and then the first. */
+	ck_assert_int_eq(r->threads.p[0].crashed, verdicts[_i].kind == VERDICT_CRASH);
+	ck_assert_int_eq(r->threads.p[1].crashed, false);
+	ck_assert_int_eq(r->verdict.tid, PID);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
+static struct layout tables[64];
+static int n_tables;
+
+static const struct report_thread *thread_named(const struct report *r, const char *name)
+{
+	for (size_t i = 0; i < r->threads.n; i++)
+		if (str_is(r->threads.p[i].name, name))
+			return &r->threads.p[i];
+	return NULL;
+}
+
+static size_t problems(const struct report *r, enum problem id)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < r->problems.n; i++)
+		n += r->problems.p[i].id == id;
+	return n;
+}
+
+/* Two threads: one with frames that repeat, one without; and an LWP that Python does not know. */
+START_TEST(threads)
+{
+	struct build *b = build_new(&tables[_i]);
+	addr_t run = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
+	addr_t spin = build_code(b, &(struct build_code){ .name = "spin", .file = "a.py", .firstlineno = 20, .units = 8 });
+	addr_t main = build_thread(b, b->interp, 0x7f0000000700, PID), other = build_thread(b, b->interp, 0x7f0000001700, PID + 1);
+	build_frame(b, main, &(struct build_frame){ .code = run, .lasti = 2 });
+	for (int i = 0; i < 50; i++)
+		build_frame(b, main, &(struct build_frame){ .code = spin, .lasti = 2 });
+	(void)other;
+	build_thread_name(b, b->interp, 0x7f0000000700, "MainThread");
+	build_thread_name(b, b->interp, 0x7f0000001700, "w\xc3\xb6rker");
+	struct py *py = build_py(b);
+	struct report *r = report_new();
+	say(py->img, py, NULL, r);
+	const struct report_thread *m = thread_named(r, "MainThread"), *o = thread_named(r, "w\xc3\xb6rker");
+	ck_assert_ptr_nonnull(m);
+	ck_assert_ptr_nonnull(o);
+	ck_assert_int_eq(m->tid, PID);
+	ck_assert_int_eq(o->tid, PID + 1);
+	ck_assert_uint_eq(m->n_frames, 51);
+	ck_assert_int_eq(m->active, true);
+	ck_assert_int_eq(o->active, false);
+	ck_assert_int_eq(o->has_python, true);
+	ck_assert_uint_eq(m->n_runs, 2);
+	ck_assert(str_is(m->runs[0].frames[0]->function, "run"));
+	ck_assert(str_is(m->runs[1].frames[0]->function, "spin"));
+	ck_assert_uint_eq(m->runs[1].repeat, 50);
+	ck_assert_uint_eq(r->interps.n, 1);
+	ck_assert_uint_eq(problems(r, P_FRAMES_BROKEN) + problems(r, P_THREADS_BROKEN) + problems(r, P_INTERPS_BROKEN), 0);
+	ck_assert_int_eq(r->python.found, true);
+	report_free(r);
+	build_free(b);
+}
+END_TEST
+
+/* The thread list leads back into itself: what was seen stays, and it is said once. */
+START_TEST(thread_loop)
+{
+	struct build *b = build_new(&tables[_i]);
+	addr_t a = build_thread(b, b->interp, 0x7f0000000700, PID), c = build_thread(b, b->interp, 0x7f0000001700, PID + 1);
+	WRITE(b, a, PyThread, next, c);
+	struct py *py = build_py(b);
+	struct report *r = report_new();
+	say(py->img, py, NULL, r);
+	ck_assert_uint_eq(problems(r, P_THREADS_BROKEN), 1);
+	ck_assert_uint_ge(r->threads.n, 2);
+	ck_assert_uint_lt(r->threads.n, 100);
+	report_free(r);
+	build_free(b);
+}
+END_TEST
+
+int main(void)
+{
+	uint32_t version;
+	const char *config;
+	struct err err;
+	for (size_t i = 0; n_tables < 64 && layout_builtin_at(i, &version, &config) == 0; i++)
+		if (layout_builtin(version, config, &tables[n_tables], &err) == 0)
+			n_tables++;
+	Suite *s = suite_create("inspect");
+	TCase *c = tcase_create("verdict");
+	tcase_add_loop_test(c, verdict, 0, (int)(sizeof verdicts / sizeof *verdicts));
+	suite_add_tcase(s, c);
+	c = tcase_create("threads");
+	tcase_add_loop_test(c, threads, 0, n_tables);
+	tcase_add_loop_test(c, thread_loop, 0, n_tables);
+	tcase_set_timeout(c, 60);
+	suite_add_tcase(s, c);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed || !n_tables ? 1 : 0;
+}
