@@ -66,7 +66,7 @@ static void search(const struct layout *l, const char *config)
 	ck_assert_str_eq(py->found_by, layout_has(l, F_PyDebugOffsets_cookie) ? "cookie" : "search");
 	ck_assert_str_eq(py->layout.name, l->name);
 	ck_assert(py->interp_head == b->interp);
-	ck_assert(!layout_has(l, F_PyInterp_runtime) || py->runtime == b->runtime);
+	ck_assert_msg(py->runtime == b->runtime, "%s: runtime 0x%llx", l->name, (unsigned long long)py->runtime); /* 3.8: by a second search */
 	ck_assert(py->version_exact && py->version >> 16 == l->version >> 16 && !py->table_older);
 	ck_assert(py->types.type == b->types.type && py->types.code == b->types.code && py->types.function == b->types.function);
 	ck_assert(py->types.str == b->types.str && py->types.dict == b->types.dict && py->types.none == b->types.none);

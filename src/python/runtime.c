@@ -13,6 +13,7 @@
 enum {
 	TRIES_MAX = 64,
 	PROOFS_MAX = 500,        /* full proofs of candidates that the search found */
+	RUNTIME_SEARCHES = 8,    /* for the runtime of an interpreter that does not know it */
 	REFUSED = 16,            /* interpreters that a layout is known not to fit */
 	STEPS_MAX = 10000000,    /* of lists followed to check a candidate */
 	HITS_PER_THREAD = 1000,  /* a stack and a thread block hold a handful of copies */
@@ -44,7 +45,7 @@ struct opening {
 	bool sign;               /* something of CPython was seen */
 	struct proof self;       /* how far the process's own offsets came */
 	char self_name[64];
-	unsigned proofs;
+	unsigned proofs, runtime_searches;
 	unsigned long steps;
 	uint64_t cookie;
 	uint8_t width;
@@ -332,7 +333,8 @@ static addr_t runtime_of(struct opening *o, const struct try *t, addr_t interp)
 			return 0;
 		return runtime;
 	}
-	if (!layout_has(l, F_PyRuntime_interp_main) || !layout_has(l, F_PyRuntime_interp_head))
+	if (!layout_has(l, F_PyRuntime_interp_main) || !layout_has(l, F_PyRuntime_interp_head) ||
+	    o->runtime_searches++ >= RUNTIME_SEARCHES)
 		return 0;
 	addr_t main = interp, next;
 	for (unsigned n = 0; n < 1000 && layout_read(o->img, l, main, F_PyInterp_next, &next) == 0 && next && next != main; n++)

@@ -86,6 +86,8 @@ static bool elf_data(const struct image *img, const struct segment *seg)
 	const struct mapping *list;
 	size_t n = image_mappings(img, &list);
 
+	if (!n) /* a core without NT_FILE: nothing tells, and all may be */
+		return true;
 	/* The last mapping that starts at or before the segment's end covers it, or ends where it (a bss) starts. */
 	size_t lo = 0, hi = n;
 	while (lo < hi) {
