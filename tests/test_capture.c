@@ -4,8 +4,11 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -430,6 +434,71 @@ START_TEST(facts_of_the_process)
 }
 END_TEST
 
+/* --- containers --- */
+
+/* What older container filters do: process_vm_readv is refused, /proc/PID/mem is not. */
+static void refuse_vm_readv(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof code / sizeof *code, code };
+	ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog), 0);
+	ck_assert_int_eq(process_vm_readv(getpid(), NULL, 0, NULL, 0, 0), -1);
+}
+
+START_TEST(without_process_vm_readv)
+{
+	struct target t = target_start(kinds);
+	refuse_vm_readv();
+	struct image *img = snap(&t, BUNDLE_ELF, NULL, NULL);
+	expect_byte(img, t.s->at[NONE_WRITTEN], 'n');
+	expect_byte(img, t.s->at[MEMFD] + PAGE, 'm');
+	expect_byte(img, t.s->at[PLAIN] + 3 * PAGE, 'p');
+	uint8_t got[64];
+	ck_assert_int_eq(image_read(img, text_of_libc(), got, sizeof got), 0);
+	image_close(img);
+	/* And live. */
+	ck_assert_int_eq(image_attach(t.pid, &img, NULL), 0);
+	expect_byte(img, t.s->at[PLAIN] + 3 * PAGE, 'p');
+	image_close(img);
+	target_end(&t);
+}
+END_TEST
+
+/* --- a live process as an image --- */
+
+START_TEST(attach_stops_nothing)
+{
+	struct target t = target_start(kinds);
+	struct image *img;
+	struct err err = { 0 };
+	ck_assert_msg(image_attach(t.pid, &img, &err) == 0, "%s", err.msg);
+	const struct image_facts *f = image_facts(img);
+	ck_assert_int_eq(f->kind, IMAGE_LIVE);
+	ck_assert_int_eq(f->pid, t.pid);
+	ck_assert_int_eq(f->ppid, getpid());
+	const struct thread *th;
+	ck_assert_uint_eq(image_threads(img, &th), 1);
+	ck_assert_int_eq(th[0].tid, t.pid);
+	expect_byte(img, t.s->at[PLAIN] + 3 * PAGE, 'p');
+	expect_byte(img, t.s->at[DONTDUMP], (uint8_t)(mark[0] ^ 0x55)); /* it is there, only not kept */
+	expect_absent(img, t.s->at[NONE_EMPTY]);
+	expect_absent(img, 0);
+	uint8_t across[2 * PAGE];
+	ck_assert_int_eq(image_read(img, t.s->at[PLAIN] + PAGE, across, sizeof across), 0);
+	ck_assert(target_moves(&t));
+	ck_assert_int_eq(target_tracer(t.pid, t.pid), 0);
+	image_close(img);
+	target_end(&t);
+	ck_assert_int_eq(image_attach(t.pid, &img, &err), ERR_GONE);
+}
+END_TEST
+
 /* --- ways to fail --- */
 
 static void large(struct shared *s)
@@ -577,6 +646,8 @@ int main(void)
 	tcase_add_test(t, of_large_files_what_was_used);
 	tcase_add_test(t, all_memory_is_of_one_instant);
 	tcase_add_test(t, facts_of_the_process);
+	tcase_add_test(t, without_process_vm_readv);
+	tcase_add_test(t, attach_stops_nothing);
 	tcase_add_test(t, too_little_memory);
 	tcase_add_test(t, interrupted_at_any_time);
 	tcase_add_test(t, killed_at_any_time);

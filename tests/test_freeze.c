@@ -145,23 +145,30 @@ END_TEST
 static void *short_lived(void *arg)
 {
 	struct shared *s = arg;
-	atomic_fetch_add(&s->count, 1);
+	for (int i = 0; i < 20; i++) {
+		atomic_fetch_add(&s->count, 1);
+		struct timespec t = { 0, 100000 };
+		nanosleep(&t, NULL);
+	}
+	atomic_fetch_sub(&s->got, 1);
 	return NULL;
 }
 
 static void *churner(void *arg)
 {
+	struct shared *s = arg;
 	for (;;) {
-		pthread_t t;
-		if (pthread_create(&t, NULL, short_lived, arg) == 0)
-			pthread_join(t, NULL);
+		if (atomic_fetch_add(&s->got, 1) < 40)
+			start_thread(short_lived, arg);
+		else
+			atomic_fetch_sub(&s->got, 1);
 	}
 	return NULL;
 }
 
 static void churn(struct shared *s)
 {
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 2; i++)
 		start_thread(churner, s);
 	atomic_store(&s->ready, 1);
 	idle(s);
@@ -170,9 +177,12 @@ static void churn(struct shared *s)
 START_TEST(threads_that_come_and_go)
 {
 	struct target c = target_start(churn);
-	for (unsigned round = 0; round < 60; round++) {
+	for (unsigned round = 0; round < 100; round++) {
 		struct frozen *f = freeze_ok(c.pid);
+		unsigned long before = atomic_load(&c.s->count);
 		check_all_stopped(c.pid, f);
+		sleep_ms(1);
+		ck_assert_uint_eq(atomic_load(&c.s->count), before);
 		frozen_free(f);
 		ck_assert(target_moves(&c));
 	}
