@@ -319,6 +319,17 @@ static struct report *no_python(void)
 	return r;
 }
 
+/* A Python that no layout knows: its version, and nothing of its threads' stacks. */
+static struct report *unread(void)
+{
+	struct report *r = no_python();
+	r->problems.n = 0;
+	r->python.unread = true;
+	r->python.version = STR("3.9.18");
+	report_problem(r, P_NO_LAYOUT, "no layout fits this Python 3.9.18 (tried: 3.10 x86_64: sys.hexversion says 3.9.18)");
+	return r;
+}
+
 static struct report *truncated(void)
 {
 	struct report *r = crash();
@@ -337,12 +348,12 @@ static struct report *empty(void)
 }
 
 #define BUILT(name) static struct report *built_##name(void) { struct report *r = name(); report_group(r); return r; }
-BUILT(crash) BUILT(stopped) BUILT(two_waiting) BUILT(deep) BUILT(long_stack) BUILT(many) BUILT(names) BUILT(broken) BUILT(no_python) BUILT(truncated)
+BUILT(crash) BUILT(stopped) BUILT(two_waiting) BUILT(deep) BUILT(long_stack) BUILT(many) BUILT(names) BUILT(broken) BUILT(no_python) BUILT(unread) BUILT(truncated)
 BUILT(empty)
 #undef BUILT
 
 const struct built_report built_reports[] = {
 	{ "crash", built_crash, true }, { "stopped", built_stopped, true }, { "snapshot", built_two_waiting, true }, { "deep", built_deep, true },
 	{ "long", built_long_stack, false }, { "many", built_many, false }, { "names", built_names, true }, { "broken", built_broken, true },
-	{ "no_python", built_no_python, true }, { "truncated", built_truncated, true }, { "empty", built_empty, true }, { NULL, NULL, false },
+	{ "no_python", built_no_python, true }, { "unread", built_unread, true }, { "truncated", built_truncated, true }, { "empty", built_empty, true }, { NULL, NULL, false },
 };

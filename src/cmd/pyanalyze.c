@@ -374,7 +374,7 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 		status = cli_error(c, &err);
 		goto out;
 	}
-	w->py.hint_runtime = image_facts(img)->hint_runtime;
+	w->py.version_seen = t.py_seen;
 	rc = py_open(img, t.mods, &w->py, t.arena, &t.py, &t.py_err);
 	if (rc < 0)
 		t.py = NULL;

@@ -76,7 +76,10 @@ static void python_facts(struct target *t, struct report *r)
 	if (!py) {
 		const struct thread *threads;
 		size_t n = image_threads(t->img, &threads);
-		if (t->py_err.code == ERR_UNSUPPORTED)
+		r->python.unread = t->py_err.code == ERR_UNSUPPORTED;
+		if (r->python.unread && t->py_seen[0])
+			r->python.version = str_from_bytes(r->arena, t->py_seen, strlen(t->py_seen));
+		if (r->python.unread)
 			report_problem(r, P_NO_LAYOUT, t->py_err.msg);
 		else
 			report_problem(r, P_NO_PYTHON, r->input.kind, n, t->py_err.why[0] ? t->py_err.why : t->py_err.msg);
@@ -107,12 +110,36 @@ static void python_facts(struct target *t, struct report *r)
 		r->process.args = argv;
 }
 
+/* Names, the first few as text. */
+struct names {
+	size_t n;
+	struct sb text;
+};
+
+static void names_add(struct names *l, struct str name)
+{
+	if (l->n < 4) {
+		sb_printf(&l->text, l->n ? ", " : "");
+		sb_str(&l->text, name);
+	}
+	l->n++;
+}
+
+static const char *names_text(struct names *l, struct arena *a)
+{
+	if (l->n > 4)
+		sb_printf(&l->text, ", ...");
+	struct str all = sb_take(&l->text, a);
+	return str_c(a, all);
+}
+
 static void module_facts(struct target *t, struct report *r)
 {
 	static const char *const word[] = { [SYMBOLS_NONE] = "none", [SYMBOLS_DYNSYM] = "dynsym", [SYMBOLS_FULL] = "full", [SYMBOLS_MISMATCH] = "mismatch" };
 	const struct module *mods;
-	size_t n = modules_list(t->mods, &mods), missing = 0;
-	struct sb names = { 0 };
+	size_t n = modules_list(t->mods, &mods);
+	bool core = image_facts(t->img)->kind == IMAGE_CORE; /* a snapshot has what it needs of them in it */
+	struct names missing = { 0 }, unproven = { 0 }, unverified = { 0 };
 	for (size_t i = 0; i < n; i++) {
 		const struct module *m = &mods[i];
 		struct report_module *out = vec_push(&r->modules);
@@ -125,23 +152,29 @@ static void module_facts(struct target *t, struct report *r)
 		out->start = m->start;
 		out->end = m->end;
 		out->symbols = m->symbols < sizeof word / sizeof *word ? word[m->symbols] : "none";
-		if (m->symbols == SYMBOLS_MISMATCH || m->disk_build_id.len)
-			report_problem(r, P_BUILD_ID_MISMATCH, str_c(r->arena, out->path), str_c(r->arena, out->disk_build_id), str_c(r->arena, out->build_id));
-		else if (!m->file && !m->vdso && image_facts(t->img)->kind == IMAGE_CORE) {
-			if (missing < 4) {
-				sb_printf(&names, missing ? ", " : "");
-				sb_str(&names, str_base(out->path));
-			}
-			missing++;
-		}
+		if (m->unverified)
+			names_add(&unverified, out->file);
+		if (m->disk_path)
+			report_problem(r, P_BUILD_ID_MISMATCH, str_c(r->arena, str_from_bytes(r->arena, m->disk_path, strlen(m->disk_path))),
+				       m->disk_build_id.len ? str_c(r->arena, out->disk_build_id) : "none", m->build_id.len ? str_c(r->arena, out->build_id) : "none");
+		else if (m->file || m->vdso || !core)
+			;
+		else if (m->unproven)
+			names_add(&unproven, str_base(out->path));
+		else if (m->exe)
+			report_problem(r, P_EXE_MISSING, str_c(r->arena, out->path));
+		else
+			names_add(&missing, str_base(out->path));
 	}
-	if (missing) {
-		if (missing > 4)
-			sb_printf(&names, ", ...");
-		struct str list = sb_take(&names, r->arena);
-		report_problem(r, P_MODULE_MISSING, missing, str_c(r->arena, list));
-	}
-	sb_free(&names);
+	const char *text = names_text(&missing, r->arena);
+	if (missing.n)
+		report_problem(r, P_MODULE_MISSING, missing.n, text);
+	text = names_text(&unproven, r->arena);
+	if (unproven.n)
+		report_problem(r, P_MODULE_UNPROVEN, unproven.n, text);
+	text = names_text(&unverified, r->arena);
+	if (unverified.n)
+		report_problem(r, P_MODULE_UNVERIFIED, unverified.n, text);
 }
 
 static int run(struct target *t, const struct limits *lim, struct report *r)

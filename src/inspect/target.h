@@ -14,6 +14,7 @@ struct target {
 	struct modules *mods;
 	struct py *py;            /* NULL: no Python found */
 	struct err py_err;        /* why, when py is NULL */
+	char py_seen[32];         /* its version, when py is NULL but a Python is there; else "" */
 	struct arena *arena;
 };
 struct inspection {

@@ -89,6 +89,7 @@ struct report {
 	} process;
 	struct {
 		bool found;
+		bool unread;               /* one is there, but no layout fits: nothing is known of its threads */
 		struct str version;        /* "3.12.1" */
 		uint32_t hex;
 		bool debug, free_threaded;

@@ -38,6 +38,7 @@ struct py_options {
 	uint32_t python_version;
 	struct str layout_text;   /* --layout FILE's content */
 	addr_t hint_runtime;      /* try this first; verified like any other */
+	char *version_seen;       /* 32 bytes or NULL: the version ("3.9.18", "3.13") of a Python that no layout fits */
 };
 /*
  * Find the runtime, choose and prove a layout.  ERR_NOPYTHON: nothing of CPython found (err->why says what was tried);

@@ -552,12 +552,14 @@ static const struct proof *not_captured(const struct opening *o)
 	return NULL;
 }
 
-static int give_up(struct opening *o, struct err *err)
+static int give_up(struct opening *o, char *version_seen, struct err *err)
 {
 	const struct thread *threads;
 	size_t n = image_threads(o->img, &threads);
 
 	version_for_message(o);
+	if (version_seen)
+		snprintf(version_seen, 32, "%s", o->known.text);
 	if (!o->sign) {
 		err_set(err, ERR_NOPYTHON, "found no CPython");
 		return err_why(err, "no libpython, no symbol _PyRuntime, no section .PyRuntime, no cookie of 3.13 or later, and no thread state "
@@ -647,7 +649,7 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 		add_builtin_tries(&o, opt);
 	}
 	if (!find_runtime(&o, opt))
-		return give_up(&o, err);
+		return give_up(&o, opt->version_seen, err);
 	*ret = o.found;
 	return 0;
 }

@@ -274,10 +274,14 @@ static json_t *process(const struct report *r)
 static json_t *python(const struct report *r)
 {
 	json_t *o = json_object();
-	if (!r->python.found)
+	if (!r->python.found && !r->python.unread)
 		return o;
 	put_word(o, "implementation", "cpython");
 	put_text(o, "version", r->python.version);
+	if (r->python.unread) {
+		put_bool(o, "unread", true);
+		return o;
+	}
 	if (r->python.hex)
 		put_hex(o, "hex", r->python.hex);
 	json_t *build = json_array();
@@ -341,7 +345,7 @@ static json_t *thread_element(struct json *j, size_t i)
 	put_number(o, "interpreter", t->interpreter);
 	const struct { bool is; const char *word; } words[] = {
 		{ t->crashed, "crashed" }, { t->holds_gil, "gil" }, { t->on_cpu, "running" }, { !t->on_cpu && t->waits_in.s, "waiting" },
-		{ t->stale, "stale" }, { !t->has_python, "native" },
+		{ t->stale, "stale" }, { !t->has_python && !j->r->python.unread, "native" },
 	};
 	for (size_t k = 0; k < sizeof words / sizeof *words; k++)
 		if (words[k].is)

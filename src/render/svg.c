@@ -137,7 +137,7 @@ static void add_thread(struct graph *g, size_t thread)
 			sb_printf(&b, "... older frames are unknown: ");
 			sb_safe(&b, t->broken);
 		} else {
-			sb_printf(&b, t->has_python ? "no frame" : "runs no Python");
+			sb_printf(&b, "%s", words_no_stack(g->r, t));
 		}
 		at = note(g, at, NODE_NOTE, &b, thread);
 	}

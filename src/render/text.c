@@ -352,7 +352,7 @@ static void heading_end(struct text *t, const struct report_thread *th)
 	if (th->n_runs)
 		sb_printf(&t->b, " (most recent call last)\n");
 	else
-		sb_printf(&t->b, th->has_python ? " (has no frame)\n" : " (runs no Python)\n");
+		sb_printf(&t->b, " (%s)\n", words_no_stack(t->r, th));
 }
 
 static void main_thread(struct text *t, const struct report_thread *th)

@@ -159,9 +159,14 @@ void words_place(struct sb *b, const struct report *r, const struct report_frame
 	}
 }
 
+const char *words_no_stack(const struct report *r, const struct report_thread *t)
+{
+	return r->python.unread ? "its Python stack is not known" : t->has_python ? "has no frame" : "runs no Python";
+}
+
 void words_version(struct sb *b, const struct report *r)
 {
-	if (!r->python.found) {
+	if (!r->python.found && !r->python.unread) {
 		sb_printf(b, "no Python found");
 		return;
 	}
@@ -170,7 +175,10 @@ void words_version(struct sb *b, const struct report *r)
 		sb_safe(b, r->python.version);
 	else
 		sb_char(b, '?');
-	sb_printf(b, " (%s%s)", r->python.free_threaded ? "free-threaded" : "GIL build", r->python.debug ? ", debug" : "");
+	if (r->python.unread)
+		sb_printf(b, " (no layout fits)");
+	else
+		sb_printf(b, " (%s%s)", r->python.free_threaded ? "free-threaded" : "GIL build", r->python.debug ? ", debug" : "");
 }
 
 void words_command(struct sb *b, const struct report *r, size_t columns)

@@ -13,6 +13,8 @@ void words_thread(struct sb *b, const struct report_thread *t);  /* 19467 "worke
 void words_state(struct sb *b, const struct report_thread *t);   /* "CRASHED, holds the GIL"; nothing when nothing is known */
 void words_function(struct sb *b, const struct report_frame *f); /* its name, else its address, else "?" */
 void words_place(struct sb *b, const struct report *r, const struct report_frame *f); /* "orders/pricing.py:41", "libc.so.6" */
+/* Why a thread without frames shows none. */
+const char *words_no_stack(const struct report *r, const struct report_thread *t);
 void words_version(struct sb *b, const struct report *r);        /* "Python 3.13.0 (GIL build)" */
 void words_command(struct sb *b, const struct report *r, size_t columns); /* "python3.13 app.py", cut to about so many columns */
 void words_facts_file(struct sb *b, const struct report *r);     /* "dumped ... UTC, 2.3 s after start   core 254 MiB, complete" */
