@@ -273,7 +273,7 @@ static int wait_stopped(struct frozen *f, size_t n, int64_t deadline)
 		if (!idle)
 			last = now;
 		/* A parent in vfork, or a thread that waits for a dead server: the others are not kept waiting with it. */
-		if (now > deadline || (now - last > STUCK_NS && all_in_kernel(f, n)))
+		if (now > deadline || now - last > (int64_t)f->deadline_ms * 1000000 || (now - last > STUCK_NS && all_in_kernel(f, n)))
 			return too_slow(f, &f->slots.p[f->waiting[0]]);
 		if (idle)
 			sigtimedwait(&child, NULL, &(struct timespec){ .tv_nsec = idle < 20 ? 200000 : 2000000 });
@@ -303,10 +303,11 @@ static int stop_all(struct frozen *f)
 		return n;
 	atomic_store(&f->first_ns, now_ns(CLOCK_MONOTONIC));
 	f->time_ns = now_ns(CLOCK_REALTIME);
-	unsigned limit = f->deadline_ms;
+	/* Thousands of threads on a busy machine take their time, but they get on. */
+	int64_t limit = (int64_t)f->deadline_ms * 10;
 	if (f->max_pause_ms && f->max_pause_ms < limit)
 		limit = f->max_pause_ms;
-	int64_t deadline = f->first_ns + (int64_t)limit * 1000000;
+	int64_t deadline = f->first_ns + limit * 1000000;
 	while (n > 0) {
 		int code = wait_stopped(f, (size_t)interrupt_seized(f), deadline);
 		if (code)

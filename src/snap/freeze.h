@@ -6,7 +6,7 @@
 
 struct freeze_options {
 	unsigned max_pause_ms;   /* let go and fail after that long; 0: no limit */
-	unsigned deadline_ms;    /* to stop all threads; 0: 10 s */
+	unsigned deadline_ms;    /* give up when no further thread stops for so long, or in all ten times as long; 0: 10 s */
 };
 struct frozen;               /* all threads are ptrace-stopped while this exists */
 
