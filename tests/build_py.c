@@ -149,6 +149,8 @@ addr_t build_type(struct build *b, const char *name, unsigned kind, bool heap)
 	for (size_t i = 0; i < sizeof kind_flag / sizeof *kind_flag; i++)
 		if (kind_flag[i].kind == kind)
 			flags |= UINT64_C(1) << b->layout.trait[kind_flag[i].flag];
+	if (kind == O_INT && TRAIT(b, flag_int_subclass) >= 0) /* 2.7's int; build_long makes the type of the other */
+		flags = UINT64_C(1) << TRAIT(b, flag_int_subclass);
 	if (heap)
 		flags |= UINT64_C(1) << TRAIT(b, flag_heap_type);
 	addr_t t = build_object(b, b->types.type, b->layout.size[heap ? S_PyHeapType : S_PyType]);
@@ -164,12 +166,27 @@ addr_t build_type(struct build *b, const char *name, unsigned kind, bool heap)
 	return t;
 }
 
+/* 2.7 has an int that is a C long, and a long, which is what int is later. */
+static bool is_small_int(const struct build *b, int64_t value)
+{
+	return layout_has(&b->layout, F_PyInt_ob_ival) && (b->layout.abi.width == 8 || (value >= INT32_MIN && value <= INT32_MAX));
+}
+
 addr_t build_int(struct build *b, int64_t value)
+{
+	if (!is_small_int(b, value))
+		return build_long(b, value);
+	addr_t o = build_object(b, b->types.int_, b->layout.size[S_PyInt]);
+	WRITE(b, o, PyInt, ob_ival, value);
+	return o;
+}
+
+addr_t build_long(struct build *b, int64_t value)
 {
 	unsigned bits = (unsigned)TRAIT(b, digit_bits), n = 0;
 	size_t width = b->layout.size[S_PyDigit];
 	uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
-	addr_t o = build_object(b, b->types.int_, offset_of(b, F_PyLong_ob_digit) + 8 * width);
+	addr_t o = build_object(b, b->long_type, offset_of(b, F_PyLong_ob_digit) + 8 * width);
 	for (; left; n++, left >>= bits)
 		build_uint(b, build_field_at(b, o, F_PyLong_ob_digit) + n * width, width, left & ((UINT64_C(1) << bits) - 1));
 	if (TRAIT(b, int_sign) == INT_SIGN_LV_TAG)
@@ -198,11 +215,32 @@ addr_t build_bytes(struct build *b, const void *p, size_t len)
 
 bool build_can_text(const struct build *b, enum build_text how)
 {
-	return TRAIT(b, str_model) == STR_MODEL_COMPACT && (how != BUILD_WSTR || layout_has(&b->layout, F_PyUnicode_wstr));
+	if (TRAIT(b, str_model) == STR_MODEL_WIDE)
+		return how == BUILD_POINTER;
+	return how != BUILD_WSTR || layout_has(&b->layout, F_PyUnicode_wstr);
+}
+
+/* 2.7's unicode: units of the build's width, wherever characters would fit into fewer bytes. */
+static addr_t wide_text(struct build *b, const uint32_t *cp, size_t n)
+{
+	unsigned unit = (unsigned)TRAIT(b, wide_unit);
+	addr_t o = build_object(b, b->types.str, b->layout.size[S_PyUnicode]), data = build_alloc(b, (2 * n + 1) * unit);
+	size_t units = 0;
+	for (size_t i = 0; i < n; i++) {
+		bool pair = unit == 2 && cp[i] > 0xffff;
+		if (pair)
+			build_uint(b, data + units++ * unit, unit, 0xd800 + ((cp[i] - 0x10000) >> 10));
+		build_uint(b, data + units++ * unit, unit, pair ? 0xdc00 + (cp[i] & 0x3ff) : cp[i]);
+	}
+	WRITE(b, o, PyUnicode, length, units);
+	WRITE(b, o, PyUnicode, wide, data);
+	return o;
 }
 
 addr_t build_text(struct build *b, const uint32_t *cp, size_t n, unsigned unit, enum build_text how)
 {
+	if (TRAIT(b, str_model) == STR_MODEL_WIDE)
+		return wide_text(b, cp, n);
 	bool ascii = unit == 1;
 	for (size_t i = 0; i < n; i++)
 		ascii = ascii && cp[i] < 0x80;
@@ -367,15 +405,34 @@ static addr_t put_values(struct build *b, const struct build_dict_state *s, addr
 	return at;
 }
 
-/* 2.7: one table of hash, key, value; here in order, hashes do not matter to a walk. */
+/* 2.7: one table of hash, key, value with gaps in it; here in order, hashes do not matter to a walk. */
+static void put_table(struct build *b, const struct build_dict_state *s)
+{
+	unsigned log2 = log2_slots(s->pairs.n);
+	size_t entry = b->layout.size[S_PyDictKeyEntry];
+	addr_t table = build_alloc(b, entry << log2);
+	for (size_t i = 0; i < s->pairs.n; i++) {
+		addr_t at = table + (i + i / 2) * entry;
+		WRITE(b, at, PyDictKeyEntry, me_hash, 0x1234567 * (i + 1));
+		WRITE(b, at, PyDictKeyEntry, me_key, s->pairs.p[i].value ? s->pairs.p[i].key : b->types.none); /* a dummy */
+		WRITE(b, at, PyDictKeyEntry, me_value, s->pairs.p[i].value);
+	}
+	WRITE(b, s->dict, PyDict, ma_fill, s->pairs.n);
+	WRITE(b, s->dict, PyDict, ma_mask, ((uint64_t)1 << log2) - 1);
+	WRITE(b, s->dict, PyDict, ma_table, table);
+}
+
 static void put_dict(struct build *b, struct build_dict_state *s)
 {
 	size_t used = 0;
-	if (TRAIT(b, dict_shape) == DICT_SHAPE_MASK)
-		return;
 	for (size_t i = 0; i < s->pairs.n; i++)
 		used += s->pairs.p[i].value != 0;
 	WRITE_IF(b, s->dict, PyDict, ma_used, used);
+	if (TRAIT(b, dict_shape) == DICT_SHAPE_MASK) {
+		put_table(b, s);
+		s->dirty = false;
+		return;
+	}
 	WRITE(b, s->dict, PyDict, ma_keys, put_keys(b, s));
 	WRITE(b, s->dict, PyDict, ma_values, s->how == BUILD_SPLIT ? put_values(b, s, 0) : 0);
 	s->dirty = false;

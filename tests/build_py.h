@@ -42,6 +42,7 @@ struct build {
 	addr_t interp_head;             /* the newest */
 	addr_t sysdict, modules, builtins;     /* of the main interpreter */
 	addr_t true_, false_;
+	addr_t long_type;               /* types.int_, but for 2.7 */
 	addr_t frame_type, gen_type, shim_code;
 	addr_t threading, threading_active;    /* dictionaries; 0: not imported */
 	struct py py;                   /* what build_py returns */
@@ -82,7 +83,8 @@ addr_t build_ref(const struct build *b, addr_t obj);
 /* Objects.  build_object has room for a few words before it (GC head, managed dictionary) and size bytes from it on. */
 addr_t build_object(struct build *b, addr_t type, size_t size);
 addr_t build_type(struct build *b, const char *name, unsigned kind /* enum object_kind: what it derives from */, bool heap);
-addr_t build_int(struct build *b, int64_t value);
+addr_t build_int(struct build *b, int64_t value);       /* 2.7: int where that can hold it, else long */
+addr_t build_long(struct build *b, int64_t value);      /* in digits in every version */
 addr_t build_bytes(struct build *b, const void *p, size_t len);
 addr_t build_str(struct build *b, const char *utf8);    /* compact, the narrowest kind; 2.7: bytes */
 enum build_text { BUILD_COMPACT, BUILD_POINTER /* data elsewhere: a subclass's */, BUILD_WSTR /* not ready, up to 3.11 */ };

@@ -19,7 +19,11 @@ static void make_types(struct build *b)
 	WRITE(b, t->type, PyType, tp_base, t->object);
 	t->str = build_type(b, layout_has(&b->layout, F_PyUnicode_kind) ? "str" : "unicode", O_STR, false);
 	t->bytes = build_type(b, "bytes", O_BYTES, false);
-	t->int_ = build_type(b, "int", O_INT, false);
+	t->int_ = b->long_type = build_type(b, "int", O_INT, false);
+	if (TRAIT(b, flag_int_subclass) >= 0) {
+		b->long_type = build_type(b, "long", O_OTHER, false);
+		WRITE(b, b->long_type, PyType, tp_flags, UINT64_C(1) << TRAIT(b, flag_long_subclass));
+	}
 	t->bool_ = build_type(b, "bool", O_INT, false);
 	t->dict = build_type(b, "dict", O_DICT, false);
 	t->tuple = build_type(b, "tuple", O_TUPLE, false);

@@ -266,10 +266,10 @@ static void fill_field(struct types *t, struct named *of, enum py_field f, struc
 			continue;
 		const char *s = py_struct_info[info->of].name;
 		if (p.bits != (info->kind == K_BITS)) {
-			/* free-threaded 3.14 made a byte of a bit-field: a byte is eight bits as well */
-			if (p.bits || p.size != 1)
+			/* what is a bit-field in one build is a byte or an int in another: those are bits as well */
+			if (p.bits || !p.size || p.size > 4)
 				fail("%s: %s.%s is %sa bit-field", file, s, info->name, p.bits ? "" : "not ");
-			p.count = 8;
+			p.count = 8 * (unsigned)p.size;
 		}
 		if (info->kind == K_BITS) {
 			l->bit[f] = (uint8_t)p.bit;

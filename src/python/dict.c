@@ -1,6 +1,7 @@
 /*
  * Dictionaries since 3.6 (Objects/dictobject.c, "compact dict"): a keys object with an index table, which a reader does
- * not need, and entries in order of insertion; split ones keep their values in an array of their own.
+ * not need, and entries in order of insertion; split ones keep their values in an array of their own.  2.7's have one
+ * table of entries, in order of hashes, those without a value being free or deleted.
  */
 #include "python/object.h"
 
@@ -80,6 +81,21 @@ static int begin(const struct py *py, addr_t keys, addr_t values, struct dict_wa
 	return 0;
 }
 
+/* 2.7: ma_mask + 1 entries at ma_table (Include/dictobject.h). */
+static int begin_table(const struct py *py, addr_t dict, struct dict_walk *ret)
+{
+	struct dict_walk w = { .py = py, .shape = SHAPE_GENERAL };
+	uint64_t mask;
+	int rc;
+	if ((rc = READ(py, dict, PyDict, ma_mask, &mask)) < 0 || (rc = READ(py, dict, PyDict, ma_table, &w.entries)) < 0)
+		return rc;
+	if (mask >= UINT64_C(1) << 40 || mask & (mask + 1) || !w.entries) /* a negative mask too */
+		return ERR_CORRUPT;
+	w.n = mask + 1;
+	*ret = w;
+	return 0;
+}
+
 int dict_begin_values(const struct py *py, addr_t keys, addr_t values, struct dict_walk *ret)
 {
 	return values ? begin(py, keys, values, ret) : ERR_CORRUPT;
@@ -94,6 +110,8 @@ int dict_begin(const struct py *py, addr_t dict, struct dict_walk *ret)
 		return rc;
 	if (o.kind != O_DICT)
 		return ERR_CORRUPT;
+	if (TRAIT(py, dict_shape) == DICT_SHAPE_MASK)
+		return begin_table(py, dict, ret);
 	if ((rc = READ(py, dict, PyDict, ma_keys, &keys)) < 0 || (rc = READ(py, dict, PyDict, ma_values, &values)) < 0)
 		return rc;
 	return begin(py, keys, values, ret);
@@ -132,19 +150,12 @@ int dict_next(struct dict_walk *w, addr_t *key, addr_t *value)
 static bool key_is(const struct py *py, addr_t key, const char *name)
 {
 	struct object o;
-	struct blob old;
 	if (object_at(py, key, &o) < 0)
 		return false;
-	if (o.kind == O_STR && object_text_is(&o, name) == 1)
-		return true;
-	if (o.kind != O_BYTES || HAS(py, PyUnicode, kind))
-		return false;
+	if (o.kind == O_STR)
+		return object_text_is(&o, name) == 1;
 	/* 2.7: names are bytes. */
-	CLEANUP(cleanup_arena) struct arena *a = arena_new();
-	uint64_t total;
-	struct str s = str_of(name);
-	return object_bytes(&o, a, s.len, &old, &total) == 0 && total == s.len &&
-	       str_eq((struct str){ (const char *)old.p, old.len }, s);
+	return o.kind == O_BYTES && TRAIT(py, str_model) == STR_MODEL_WIDE && object_bytes_is(&o, name) == 1;
 }
 
 int dict_find(struct dict_walk *w, const char *key, addr_t *ret)

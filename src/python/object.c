@@ -5,7 +5,7 @@
 
 /* Bits of tp_flags that say what a type derives from. */
 static const struct { uint8_t trait, kind; } fast_subclass[] = {
-	{ T_flag_long_subclass, O_INT }, { T_flag_list_subclass, O_LIST }, { T_flag_tuple_subclass, O_TUPLE },
+	{ T_flag_int_subclass, O_INT }, { T_flag_long_subclass, O_INT }, { T_flag_list_subclass, O_LIST }, { T_flag_tuple_subclass, O_TUPLE },
 	{ T_flag_bytes_subclass, O_BYTES }, { T_flag_unicode_subclass, O_STR }, { T_flag_dict_subclass, O_DICT },
 	{ T_flag_exception_subclass, O_EXCEPTION }, { T_flag_type_subclass, O_TYPE },
 };
@@ -119,7 +119,14 @@ int object_int(const struct object *o, int64_t *ret)
 	bool negative;
 	if (o->kind != O_INT)
 		return ERR_ABSENT;
-	int rc = int_size(o, &count, &negative);
+	int rc;
+	if (has_flag(py, o->flags, T_flag_int_subclass)) { /* 2.7: a C long */
+		rc = READ(py, o->addr, PyInt, ob_ival, &value);
+		if (rc == 0)
+			*ret = (int64_t)value;
+		return rc;
+	}
+	rc = int_size(o, &count, &negative);
 	if (rc < 0)
 		return rc;
 	size_t width = py->layout.size[S_PyDigit];
@@ -155,6 +162,23 @@ struct text {
 	uint8_t unit;
 };
 
+/* 2.7's unicode: units of a width that was chosen when Python was built. */
+static int find_wide_text(const struct object *o, struct text *ret)
+{
+	int32_t unit = TRAIT(o->py, wide_unit);
+	uint64_t length, end;
+	addr_t data;
+	int rc;
+	if (unit != 2 && unit != 4)
+		return ERR_UNSUPPORTED;
+	if ((rc = READ(o->py, o->addr, PyUnicode, wide, &data)) < 0 || (rc = read_length(o->py, o->addr, F_PyUnicode_length, &length)) < 0)
+		return rc;
+	if (data == 0 || !add_fits(data, length * (uint64_t)unit, &end))
+		return ERR_CORRUPT;
+	*ret = (struct text){ data, length, (uint8_t)unit };
+	return 0;
+}
+
 /* One of the four kinds of str (Include/cpython/unicodeobject.h). */
 static int find_text(const struct object *o, struct text *ret)
 {
@@ -162,8 +186,10 @@ static int find_text(const struct object *o, struct text *ret)
 	struct text t = { 0 };
 	uint64_t kind, compact, ascii, ready = 1;
 	int rc;
-	if (o->kind != O_STR || !HAS(py, PyUnicode, kind))
+	if (o->kind != O_STR)
 		return ERR_ABSENT;
+	if (TRAIT(py, str_model) == STR_MODEL_WIDE)
+		return find_wide_text(o, ret);
 	if ((rc = READ(py, o->addr, PyUnicode, kind, &kind)) < 0 ||
 	    (rc = READ(py, o->addr, PyUnicode, compact, &compact)) < 0 ||
 	    (rc = READ(py, o->addr, PyUnicode, ascii, &ascii)) < 0)
@@ -211,6 +237,18 @@ static int read_units(const struct py *py, const struct text *t, uint64_t i, uin
 	return rc < 0 ? rc : (int)n;
 }
 
+/* As UTF-8; what is half of a pair, and so has no UTF-8, as text. */
+static void put_code_point(struct sb *b, uint32_t cp)
+{
+	char utf8[4];
+	if (cp < 0x80)
+		sb_char(b, (char)cp);
+	else if (cp >= 0xd800 && cp < 0xe000)
+		sb_printf(b, "\\u%04x", cp);
+	else
+		sb_bytes(b, utf8, str_encode(cp, utf8));
+}
+
 int object_text(const struct object *o, struct arena *a, size_t max, struct str *ret, uint64_t *total)
 {
 	struct text t;
@@ -220,24 +258,31 @@ int object_text(const struct object *o, struct arena *a, size_t max, struct str 
 		return rc;
 	CLEANUP(cleanup_sb) struct sb b = { 0 };
 	uint64_t end = t.length < max ? t.length : max;
+	/* A narrow build of 2.7 has characters past U+FFFF as two units; later ones have no such pairs. */
+	bool pairs = t.unit == 2 && TRAIT(o->py, str_model) == STR_MODEL_WIDE;
+	uint32_t high = 0;
 	for (uint64_t i = 0; i < end;) {
 		int n = read_units(o->py, &t, i, end - i, buf);
 		if (n < 0)
 			return n;
 		for (int k = 0; k < n; k++) {
 			uint32_t cp = unit_at(o->py, buf + k * t.unit, t.unit);
-			char utf8[4];
-			if (cp < 0x80)
-				sb_char(&b, (char)cp);
-			else if (cp >= 0xd800 && cp < 0xe000)
-				sb_printf(&b, "\\u%04x", cp);
-			else if (cp > 0x10ffff)
+			if (cp > 0x10ffff)
 				return ERR_CORRUPT;
-			else
-				sb_bytes(&b, utf8, str_encode(cp, utf8));
+			if (high && cp >= 0xdc00 && cp < 0xe000) {
+				cp = 0x10000 + ((high - 0xd800) << 10) + (cp - 0xdc00);
+				high = 0;
+			}
+			if (high)
+				put_code_point(&b, high);
+			high = pairs && cp >= 0xd800 && cp < 0xdc00 ? cp : 0;
+			if (!high)
+				put_code_point(&b, cp);
 		}
 		i += (uint64_t)n;
 	}
+	if (high)
+		put_code_point(&b, high);
 	if (total)
 		*total = t.length;
 	*ret = b.len ? sb_take(&b, a) : STR("");
@@ -263,6 +308,23 @@ int object_text_is(const struct object *o, const char *ascii)
 				return 0;
 	}
 	return 1;
+}
+
+int object_bytes_is(const struct object *o, const char *ascii)
+{
+	uint8_t buf[CHUNK];
+	uint64_t size, at;
+	size_t len = strlen(ascii);
+	int rc;
+	if (o->kind != O_BYTES)
+		return ERR_ABSENT;
+	if ((rc = read_length(o->py, o->addr, F_PyBytes_ob_size, &size)) < 0)
+		return rc;
+	if (size != len || len > sizeof buf)
+		return 0;
+	if ((rc = READ(o->py, o->addr, PyBytes, ob_sval, &at)) < 0 || (rc = image_read(o->py->img, at, buf, len)) < 0)
+		return rc;
+	return memcmp(buf, ascii, len) == 0;
 }
 
 int object_bytes(const struct object *o, struct arena *a, size_t max, struct blob *ret, uint64_t *total)
@@ -333,7 +395,7 @@ static int dict_at_offset(const struct object *o, addr_t *ret)
 		if ((rc = READ(py, o->type, PyType, tp_basicsize, &basic)) < 0 ||
 		    (rc = READ(py, o->type, PyType, tp_itemsize, &item)) < 0)
 			return rc;
-		if (o->kind == O_INT)
+		if (has_flag(py, o->flags, T_flag_long_subclass))
 			rc = int_size(o, &count, &negative);
 		else if (item)
 			rc = READ(py, o->addr, PyVarObject, ob_size, &count);
@@ -424,6 +486,10 @@ int object_attr(const struct object *o, const char *name, addr_t *ret)
 	int rc;
 	if (has_flag(o->py, o->flags, T_flag_managed_dict)) {
 		rc = begin_managed(o, &w);
+	} else if (o->py->types.instance && o->type == o->py->types.instance) {
+		rc = READ(o->py, o->addr, PyInstance, in_dict, &dict);
+		if (rc == 0)
+			rc = dict_begin(o->py, dict, &w);
 	} else {
 		rc = dict_at_offset(o, &dict);
 		if (rc == 0)

@@ -14,12 +14,14 @@ struct object {
 };
 /* ERR_FAULT: not captured; ERR_CORRUPT: what stands there has no type whose own type leads to `type`. */
 int object_at(const struct py *py, addr_t addr, struct object *ret) MUST_CHECK;
-/* int -> 64 bits; ERR_LIMIT when it does not fit. */
+/* int (2.7: or long) -> 64 bits; ERR_LIMIT when it does not fit. */
 int object_int(const struct object *o, int64_t *ret) MUST_CHECK;
 /* str -> UTF-8, at most max code points; lone surrogates as \udNNN text.  *total (may be NULL): length in code points. */
 int object_text(const struct object *o, struct arena *a, size_t max, struct str *ret, uint64_t *total) MUST_CHECK;
 /* Does the str hold exactly these ASCII characters?  1, 0, or ERR_*: reads no more than it must. */
 int object_text_is(const struct object *o, const char *ascii) MUST_CHECK;
+/* The same of bytes. */
+int object_bytes_is(const struct object *o, const char *ascii) MUST_CHECK;
 int object_bytes(const struct object *o, struct arena *a, size_t max, struct blob *ret, uint64_t *total) MUST_CHECK;
 /* tuple, list. */
 int object_length(const struct object *o, uint64_t *ret) MUST_CHECK;
@@ -36,7 +38,7 @@ int dict_next(struct dict_walk *w, addr_t *key, addr_t *value) MUST_CHECK; /* 1,
 int dict_get(const struct py *py, addr_t dict, const char *key, addr_t *ret) MUST_CHECK; /* by str (or 2.7 bytes) key; ERR_ABSENT */
 int dict_find(struct dict_walk *w, const char *key, addr_t *ret) MUST_CHECK;             /* the same from where a walk stands */
 
-/* An instance attribute kept in the instance (dict, split or inline values); not from the class. ERR_ABSENT. */
+/* An instance attribute kept in the instance (dict, split or inline values; 2.7's old-style ones too); not from the class. ERR_ABSENT. */
 int object_attr(const struct object *o, const char *name, addr_t *ret) MUST_CHECK;
 /* The name of a type if it can be read: ht_name of heap types, tp_name of static ones where .rodata is there. */
 int type_name(const struct py *py, addr_t type, struct arena *a, struct str *ret) MUST_CHECK;

@@ -11,6 +11,7 @@
 /* Types known by identity, from dictionaries in the heap; 0: not known. */
 struct py_types {
 	addr_t type, object, str, bytes, int_, dict, tuple, list, function, code, module, float_, bool_, none_type, set, none;
+	addr_t instance;          /* of classes that derive from nothing; 2.7 */
 };
 
 /* One runtime that is alive in the process.  Borrows img and mods. */
