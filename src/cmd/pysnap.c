@@ -21,6 +21,12 @@
 #include "snap/capture.h"
 #include "snap/refusal.h"
 
+#if HAVE_ISAL
+#define BUILT_WITH "compresses with isa-l at level 1, with zlib at others"
+#else
+#define BUILT_WITH "compresses with zlib"
+#endif
+
 struct job {
 	struct cli cli;
 	pid_t pid;
@@ -294,7 +300,7 @@ static int python_of(const struct cli *c, pid_t pid, addr_t *hint, struct err *e
 	if (!code)
 		code = py_open(img, mods, &(struct py_options){ 0 }, a, &py, err);
 	if (!code) {
-		*hint = py->runtime ? py->runtime : py->interp_head;
+		*hint = py->runtime;
 		cli_note(c, "Python %s (found by: %s), runtime at 0x%llx", py->version_text, py->found_by, (unsigned long long)*hint);
 	} else if (code != ERR_UNSUPPORTED && mods) {
 		cli_note(c, "%s", err->msg);
@@ -374,7 +380,7 @@ static int snapshot(struct job *j, struct err *err)
 int main(int argc, char **argv)
 {
 	struct job j = {
-		.cli = { .name = "pysnap", .program = CLI_PYSNAP, .usage = "[OPTIONS] PID", .version = PYSNAP_VERSION,
+		.cli = { .name = "pysnap", .program = CLI_PYSNAP, .usage = "[OPTIONS] PID", .version = PYSNAP_VERSION "\n" BUILT_WITH,
 			 .about = "Write a snapshot of a running CPython process for pyanalyze; the process is stopped for some milliseconds and runs on." },
 		.fd = -1,
 		.capture = { .freeze = { .max_pause_ms = 10000, .deadline_ms = 1000 }, .bundle = BUNDLE_ELF, .level = 1, .interrupted = &interrupted },
