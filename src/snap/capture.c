@@ -161,12 +161,12 @@ static void size_text(uint64_t n, char buf[24])
 		snprintf(buf, 24, "%.0f MiB", (double)n / (1 << 20));
 }
 
-static int too_little(const struct capture *c, uint64_t need, uint64_t have, const char *state, struct err *err)
+static int too_little(const struct capture *c, uint64_t need, uint64_t have, struct err *err)
 {
 	char a[24], b[24];
 	size_text(need, a);
 	size_text(have, b);
-	err_set(err, ERR_MEMORY, "copying process %d needs about %s of memory, %s are free; the process %s", (int)c->pid, a, b, state);
+	err_set(err, ERR_MEMORY, "copying process %d needs about %s of memory, %s are free; the process was not stopped", (int)c->pid, a, b);
 	err_hint(err, "free some memory, or gcore %d, which writes to the disk while the process is stopped", (int)c->pid);
 	return ERR_MEMORY;
 }
@@ -191,7 +191,7 @@ static int populate(struct capture *c, uint64_t size, struct err *err)
 		if (madvise(c->data + at, n, MADV_POPULATE_WRITE) == 0)
 			continue;
 		if (errno == ENOMEM)
-			return too_little(c, size, memory_free(), "was not stopped", err);
+			return too_little(c, size, memory_free(), err);
 #endif
 		for (size_t i = 0; i < n; i += PAGE)
 			((volatile uint8_t *)c->data)[at + i] = 0;
@@ -205,7 +205,7 @@ static int reserve(struct capture *c, uint64_t total, struct err *err)
 	uint64_t want = total + total / 16 + (4 << 20), spare = total + (64 << 20);
 	uint64_t have = memory_free(), margin = want / 32 + (16 << 20);
 	if (want + margin > have)
-		return too_little(c, want, have, "was not stopped", err);
+		return too_little(c, want, have, err);
 	c->data_size = want + spare;
 	c->data = mmap(NULL, c->data_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (c->data == MAP_FAILED) {
@@ -214,7 +214,7 @@ static int reserve(struct capture *c, uint64_t total, struct err *err)
 	}
 	if (c->data == MAP_FAILED) {
 		c->data = NULL;
-		return too_little(c, want, have, "was not stopped", err);
+		return too_little(c, want, have, err);
 	}
 	return populate(c, want, err);
 }
@@ -396,8 +396,14 @@ static int stop_and_copy(struct capture *c, const struct flags *flags, struct ra
 		return refusal_ended(c->pid, err);
 	if (replaced)
 		return refusal_replaced(c->pid, err);
-	if (grew)
-		return too_little(c, total, c->data_size, "grew meanwhile, and runs again", err);
+	if (grew) {
+		char before[24], now[24];
+		size_text(c->data_size / 2, before);
+		size_text(total, now);
+		err_set(err, ERR_MEMORY, "process %d grew from about %s to %s before it was stopped; it runs again", (int)c->pid, before, now);
+		err_hint(err, "the same again");
+		return ERR_MEMORY;
+	}
 	if (code == ERR_LIMIT)
 		return code;
 	return code ? err_set(err, code, "cannot read the mappings of process %d: %s", (int)c->pid, err_word(code)) : 0;
