@@ -397,10 +397,10 @@ static int stop_and_copy(struct capture *c, const struct flags *flags, struct ra
 	if (replaced)
 		return refusal_replaced(c->pid, err);
 	if (grew) {
-		char before[24], now[24];
-		size_text(c->data_size / 2, before);
+		char was[24], now[24];
+		size_text(c->data_size / 2, was);
 		size_text(total, now);
-		err_set(err, ERR_MEMORY, "process %d grew from about %s to %s before it was stopped; it runs again", (int)c->pid, before, now);
+		err_set(err, ERR_MEMORY, "process %d grew from about %s to %s before it was stopped; it runs again", (int)c->pid, was, now);
 		err_hint(err, "the same again");
 		return ERR_MEMORY;
 	}
