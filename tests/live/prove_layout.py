@@ -322,7 +322,8 @@ def function_objects(Thing, thing):
         frame = read(a, "PyGen.gi_iframe")
         check("PyGen.gi_iframe", read(frame, "PyFrame.code") & ~3, id(g.gi_code))
         expect(frame, "PyFrame.owner", 1)
-        check("PyGen.gi_frame_state", read(a, "PyGen.gi_frame_state"), -2 if sys.version_info >= (3, 13) else -1)
+        suspended = 1 if sys.version_info >= (3, 15) else -2 if sys.version_info >= (3, 13) else -1
+        check("PyGen.gi_frame_state", read(a, "PyGen.gi_frame_state"), suspended)
     else:
         points(a, "PyGen.gi_frame", g.gi_frame)
         points(id(g.gi_frame), "PyFrameObject.f_gen", g)
