@@ -26,9 +26,8 @@
 #endif
 
 enum {
-	CHUNK = 65536,
-	STORED_CHUNK = 61440,   /* pages that fit into one member without compression: 65536 - 18 - 5 - 8 at most */
-	HALF = 32768,           /* a chunk that deflate makes larger goes out as two stored members */
+	/* Payload of a full member: half of what BGZF allows costs 0.5 % in size, and halves what a cold read unpacks. */
+	CHUNK = 32768,
 	OUT_ROOM = 256 << 10,
 	WORKER_NICE = 5,        /* the target runs on while we compress */
 };
@@ -44,19 +43,17 @@ struct codec {
 #endif
 };
 
-/* A chunk of payload on its way: filled, compressed into one or two members, written. */
+/* A chunk of payload on its way: filled, compressed into a member, written. */
 struct slot {
 	uint8_t *in, *out;
 	size_t in_len, out_len;
-	uint32_t entry[2];      /* of the index: BSIZE | (ISIZE - 1) << 16 */
-	unsigned n_entries;
+	uint32_t entry;         /* of the index: BSIZE | (ISIZE - 1) << 16 */
 	bool zero, done;        /* zero: stands for one whole chunk of zeros, in and out unused */
 };
 
 struct pz_writer {
 	int fd;
 	int level;
-	size_t chunk;           /* payload of a full member */
 	int failed, failed_errno;
 	char why[200];
 
@@ -185,35 +182,18 @@ static size_t member_stored(const uint8_t *in, size_t len, uint8_t *out)
 	return member_tail(out, 5 + len, in, len);
 }
 
-static void slot_entry(struct slot *s, size_t size, size_t len)
-{
-	s->entry[s->n_entries++] = (uint32_t)(size - 1) | (uint32_t)(len - 1) << 16;
-	s->out_len += size;
-}
-
 static void slot_pack(struct slot *s, struct codec *c)
 {
-	s->out_len = 0;
-	s->n_entries = 0;
-	/* Larger than stored is of no use, so that is the room it gets (a whole chunk stored has two block headers). */
-	size_t room = s->in_len + 5 > BGZF_MAX - BGZF_HEAD - BGZF_TAIL ? BGZF_MAX - BGZF_HEAD - BGZF_TAIL : s->in_len + 5;
-	size_t n = codec_deflate(c, s->in, s->in_len, s->out + BGZF_HEAD, room);
-	if (n) {
-		slot_entry(s, member_tail(s->out, n, s->in, s->in_len), s->in_len);
-		return;
-	}
-	size_t first = s->in_len > STORED_CHUNK ? HALF : s->in_len;
-	slot_entry(s, member_stored(s->in, first, s->out), first);
-	if (first < s->in_len) {
-		size_t rest = s->in_len - first;
-		slot_entry(s, member_stored(s->in + first, rest, s->out + s->out_len), rest);
-	}
+	/* Larger than stored is of no use, so that is the room it gets. */
+	size_t n = codec_deflate(c, s->in, s->in_len, s->out + BGZF_HEAD, s->in_len + 5);
+	s->out_len = n ? member_tail(s->out, n, s->in, s->in_len) : member_stored(s->in, s->in_len, s->out);
+	s->entry = (uint32_t)(s->out_len - 1) | (uint32_t)(s->in_len - 1) << 16;
 }
 
 static void slot_alloc(struct slot *s)
 {
 	s->in = xmalloc(CHUNK);
-	s->out = xmalloc(CHUNK + 2 * (BGZF_HEAD + 5 + BGZF_TAIL));
+	s->out = xmalloc(CHUNK + BGZF_HEAD + 5 + BGZF_TAIL);
 }
 
 static void slot_free(struct slot *s)
@@ -315,21 +295,16 @@ static int out_put(struct pz_writer *w, const uint8_t *p, size_t len)
 	return 0;
 }
 
-/* The members of a slot; each gets its payload's place as MTIME (bgzf.c: walk_settle says what that is good for). */
-static int out_members(struct pz_writer *w, const struct slot *s)
+/* The member of a slot, which gets its payload's place as MTIME (bgzf.c: walk_settle says what that is good for). */
+static int out_member(struct pz_writer *w, const struct slot *s)
 {
-	const uint8_t *p = s->out;
-	for (unsigned i = 0; i < s->n_entries; i++) {
-		size_t size = (s->entry[i] & 0xffff) + 1;
-		int rc = out_put(w, p, size);
-		if (rc < 0)
-			return rc;
-		put_le(w->out + w->out_len - size + 4, 4, w->place);
-		w->place += (s->entry[i] >> 16) + 1;
-		p += size;
-		if (w->indexing)
-			*vec_push(&w->index) = s->entry[i];
-	}
+	int rc = out_put(w, s->out, s->out_len);
+	if (rc < 0)
+		return rc;
+	put_le(w->out + w->out_len - s->out_len + 4, 4, w->place);
+	w->place += s->in_len;
+	if (w->indexing)
+		*vec_push(&w->index) = s->entry;
 	return 0;
 }
 
@@ -349,7 +324,7 @@ static int slot_retire(struct pz_writer *w)
 		slot_pack(s, &w->codec);
 	}
 	w->head++;
-	int rc = out_members(w, s->zero ? &w->zero : s);
+	int rc = out_member(w, s->zero ? &w->zero : s);
 	s->in_len = 0;
 	s->zero = s->done = false;
 	return rc;
@@ -396,10 +371,10 @@ static int payload_put(struct pz_writer *w, const uint8_t *p, uint64_t len)
 		struct slot *s = slot_current(w);
 		if (!s)
 			return w->failed;
-		uint64_t n = w->chunk - s->in_len;
+		uint64_t n = CHUNK - s->in_len;
 		if (n > len)
 			n = len;
-		if (!p && n == w->chunk)
+		if (!p && n == CHUNK)
 			s->zero = s->done = true;
 		else if (!p)
 			memset(s->in + s->in_len, 0, (size_t)n);
@@ -410,7 +385,7 @@ static int payload_put(struct pz_writer *w, const uint8_t *p, uint64_t len)
 		len -= n;
 		if (p)
 			p += n;
-		if (s->in_len == w->chunk)
+		if (s->in_len == CHUNK)
 			slot_submit(w);
 	}
 	return 0;
@@ -647,7 +622,6 @@ int pz_begin(int fd, const struct pz_plan *plan, struct pz_writer **ret, struct 
 		jobs = sizeof w->worker / sizeof *w->worker;
 	w->fd = fd;
 	w->level = plan->level;
-	w->chunk = plan->level ? CHUNK : STORED_CHUNK;
 	w->indexing = true;
 	w->out = xmalloc(OUT_ROOM);
 	w->n_loads = plan->n_loads;
@@ -665,8 +639,8 @@ int pz_begin(int fd, const struct pz_plan *plan, struct pz_writer **ret, struct 
 
 	/* One member of zeros serves for all, compressed as well as can be whatever the level. */
 	slot_alloc(&w->zero);
-	memset(w->zero.in, 0, w->chunk);
-	w->zero.in_len = w->chunk;
+	memset(w->zero.in, 0, CHUNK);
+	w->zero.in_len = CHUNK;
 	codec_start(&w->codec, 9);
 	slot_pack(&w->zero, &w->codec);
 	codec_end(&w->codec);
