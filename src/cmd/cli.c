@@ -259,6 +259,14 @@ void cli_end(struct cli *c)
 	c->n_args = 0;
 }
 
+/* What --help and --version print counts only once it is out. */
+static int said(struct cli *c)
+{
+	if (fflush(stdout) != 0 || ferror(stdout))
+		c->status = EXIT_FAILED;
+	return CLI_EXIT;
+}
+
 /* Options of both programs are kept here; returns 0 to go on, or CLI_EXIT. */
 static int common_option(struct cli *c, int id, const char *value)
 {
@@ -283,10 +291,10 @@ static int common_option(struct cli *c, int id, const char *value)
 		return 0;
 	case BOTH_help:
 		print_help(c);
-		return CLI_EXIT;
+		return said(c);
 	case BOTH_version:
 		printf("%s %s\n", c->name, c->version);
-		return CLI_EXIT;
+		return said(c);
 	}
 	return 0;
 }

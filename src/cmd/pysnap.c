@@ -337,7 +337,7 @@ static void say_done(const struct job *j, const struct capture *c)
 			regions == 1 ? "" : "s", cli_size(lost, bytes));
 		cli_warn(&j->cli, &warning);
 	}
-	cli_say(&j->cli, "%s: %s from %s, process %d was stopped for %s", j->name, cli_size(capture_written(c), out),
+	cli_say(&j->cli, "%s: %s from %s of memory, process %d was stopped for %s", j->name, cli_size(capture_written(c), out),
 		cli_size(capture_bytes(c), in), (int)j->pid, time);
 }
 

@@ -517,7 +517,7 @@ int64_t capture_stopped_ns(const struct capture *c)
 
 uint64_t capture_bytes(const struct capture *c)
 {
-	return c->data_used;
+	return c->image_bytes ? c->image_bytes : c->data_used;
 }
 
 size_t capture_lost(const struct capture *c, uint64_t *bytes)

@@ -463,6 +463,9 @@ int capture_write(struct capture *c, int fd, struct err *err)
 	make_notes(c, &notes, &psinfo, &file, &info, &lost);
 	struct pz_plan plan = { .abi = c->abi, .notes = notes.p, .n_notes = notes.n, .loads = loads.p, .n_loads = loads.n, .level = c->opt.level };
 	struct pz_writer *w = NULL;
+	c->image_bytes = 0;
+	for (size_t i = 0; i < loads.n; i++)
+		c->image_bytes += loads.p[i].filesz;
 	int code = pz_begin(fd, &plan, &w, err);
 	if (!code)
 		code = write_pieces(c, w, &pieces, err);

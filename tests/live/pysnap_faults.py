@@ -170,7 +170,7 @@ def output(folder):
             f.write("precious")
         says("output exists", [p.pid, "-o", out], 1, "pysnap: %s exists\n  try: -f to replace it, or another -o" % out)
         tap.equal(open(out).read(), "precious", "output exists: untouched")
-        says("-f replaces it", [p.pid, "-f", "-o", out], 0, "%s: {} MiB from {} MiB, process %d was stopped for {}s" % (out, p.pid))
+        says("-f replaces it", [p.pid, "-f", "-o", out], 0, "%s: {} MiB from {} MiB of memory, process %d was stopped for {}s" % (out, p.pid))
         tap.equal(stat.S_IMODE(os.stat(out).st_mode), 0o600, "the file is its owner's alone")
         tap.equal(os.listdir(folder), ["snap.pz"], "only the snapshot is there")
         done = run(["zcat", out])
