@@ -51,6 +51,8 @@ struct image {
 	bool unsettled;
 	size_t hit;                 /* the segment that was found last */
 	struct set sets[1 << SET_BITS];
+	void (*watch)(void *arg, addr_t addr, size_t len); /* while it is set nothing is cached: reads are told as they were asked */
+	void *watch_arg;
 };
 
 /* --- making and closing --- */
@@ -502,6 +504,19 @@ static int segment_read(const struct segment *s, addr_t addr, void *buf, size_t 
 	return s->read(s->ctx, s->skip + (addr - s->start), buf, len);
 }
 
+static void told(struct image *img, addr_t addr, size_t len)
+{
+	if (img->watch)
+		img->watch(img->watch_arg, addr, len);
+}
+
+void image_watch(struct image *img, void (*got)(void *arg, addr_t addr, size_t len), void *arg)
+{
+	image_forget(img);
+	img->watch = got;
+	img->watch_arg = arg;
+}
+
 /* Puts what segment i and those that touch it have of addr's block into the cache; NULL if segment i cannot be read whole there. */
 static struct block *fill(struct image *img, size_t i, addr_t addr)
 {
@@ -540,16 +555,20 @@ static size_t read_piece(struct image *img, addr_t addr, void *buf, size_t len)
 	struct block *b = cached(img, addr);
 	if (!b) {
 		size_t i = segment_from(img, addr);
-		if (i == img->segments.n || img->segments.p[i].start > addr)
+		if (i == img->segments.n || img->segments.p[i].start > addr) {
+			told(img, addr, 0);
 			return 0;
+		}
 		const struct segment *s = &img->segments.p[i];
 		uint64_t there = end_of(s) - addr;
 		size_t n = len < there ? len : (size_t)there;
-		b = fill(img, i, addr);
+		b = img->watch ? NULL : fill(img, i, addr);
 		if (!b) { /* part of the block cannot be read: page by page what can */
 			size_t to_page = PAGE - (addr & (PAGE - 1));
 			n = n < to_page ? n : to_page;
-			return segment_read(s, addr, buf, n) == 0 ? n : 0;
+			n = segment_read(s, addr, buf, n) == 0 ? n : 0;
+			told(img, addr, n);
+			return n;
 		}
 	}
 	size_t n = len < b->hi - addr ? len : (size_t)(b->hi - addr);
@@ -566,7 +585,10 @@ static size_t read_big(struct image *img, addr_t addr, void *buf, size_t len)
 	uint64_t there = end_of(&img->segments.p[i]) - addr;
 	size_t n = len < there ? len : (size_t)there;
 	n = n < BIG ? n : BIG;
-	return n > BLOCK && segment_read(&img->segments.p[i], addr, buf, n) == 0 ? n : 0;
+	if (n <= BLOCK || segment_read(&img->segments.p[i], addr, buf, n) < 0)
+		return 0;
+	told(img, addr, n);
+	return n;
 }
 
 size_t image_read_some(struct image *img, addr_t addr, void *buf, size_t len)
@@ -591,6 +613,18 @@ size_t image_read_some(struct image *img, addr_t addr, void *buf, size_t len)
 	return got;
 }
 
+size_t image_scan(struct image *img, addr_t addr, void *buf, size_t len)
+{
+	void (*watch)(void *arg, addr_t addr, size_t len) = img->watch;
+
+	img->watch = NULL;
+	size_t n = image_read_some(img, addr, buf, len);
+	img->watch = watch;
+	if (watch)
+		image_forget(img);
+	return n;
+}
+
 /* Do segments that touch cover all of it? */
 static bool covered(struct image *img, addr_t addr, size_t len)
 {
@@ -598,11 +632,15 @@ static bool covered(struct image *img, addr_t addr, size_t len)
 	if (!add_fits(addr, len, &end))
 		return false;
 	size_t i = segment_from(img, addr);
-	if (i == img->segments.n || img->segments.p[i].start > addr)
+	if (i == img->segments.n || img->segments.p[i].start > addr) {
+		told(img, addr, 0);
 		return false;
+	}
 	for (addr_t at = end_of(&img->segments.p[i]); at < end; at = end_of(&img->segments.p[i]))
-		if (++i == img->segments.n || img->segments.p[i].start != at)
+		if (++i == img->segments.n || img->segments.p[i].start != at) {
+			told(img, at, 0);
 			return false;
+		}
 	return true;
 }
 

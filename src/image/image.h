@@ -113,6 +113,8 @@ const struct segment *image_segment_at(const struct image *img, addr_t addr);
 int image_read(struct image *img, addr_t addr, void *buf, size_t len) MUST_CHECK;
 /* As much as there is from addr on: returns the count, 0 if none. */
 size_t image_read_some(struct image *img, addr_t addr, void *buf, size_t len);
+/* As image_read_some, for a search through memory: what it finds is read again by those above, so a record leaves this out. */
+size_t image_scan(struct image *img, addr_t addr, void *buf, size_t len);
 int image_read_uint(struct image *img, addr_t addr, size_t width, uint64_t *ret) MUST_CHECK; /* the image's byte order */
 int image_read_ptr(struct image *img, addr_t addr, addr_t *ret) MUST_CHECK;                  /* the image's width */
 /* A NUL-terminated string of at most max bytes into buf (max + 1 big); returns its length or ERR_FAULT, ERR_LIMIT (no NUL). */
@@ -135,6 +137,8 @@ int image_add_segment(struct image *img, const struct segment *seg, enum lay whe
 void image_add_lost(struct image *img, addr_t start, addr_t end);
 struct note *image_add_note(struct image *img);          /* zeroed; blobs live as long as the image */
 void image_forget(struct image *img);                    /* drop the page cache: a live process has run since */
+/* Have got called for each stretch that is read from now on, and with len 0 for an address that has nothing; NULL: no more. */
+void image_watch(struct image *img, void (*got)(void *arg, addr_t addr, size_t len), void *arg);
 void image_settle(struct image *img);                    /* after the last add: sorts, drops overlaps; called by image_open_bytes too */
 
 #endif

@@ -121,7 +121,7 @@ static int each_piece(struct image *img, enum search_where where, size_t overlap
 				continue;
 			}
 			size_t want = end - at < CHUNK ? (size_t)(end - at) : CHUNK;
-			size_t len = image_read_some(img, at, buf, want);
+			size_t len = image_scan(img, at, buf, want);
 			if (!len) {
 				at += 4096 - at % 4096; /* a page that cannot be read */
 				continue;
@@ -201,6 +201,7 @@ int search_words(struct image *img, const struct search_set *set, enum search_wh
 enum { VERSION_MAX = 255 };
 
 struct version_text {
+	struct image *img;
 	char *ret;
 	size_t room;
 };
@@ -231,8 +232,8 @@ static size_t version_len(const uint8_t *p, size_t len)
 static int version_piece(void *arg, addr_t at, const uint8_t *p, size_t len)
 {
 	struct version_text *v = arg;
+	uint8_t again[VERSION_MAX];
 
-	(void)at;
 	/* What Py_GetVersion() wrote ends in the compiler's name in brackets. */
 	for (const uint8_t *q = p; (q = memchr(q, '[', (size_t)(p + len - q))); q++) {
 		size_t left = (size_t)(p + len - q);
@@ -246,7 +247,8 @@ static int version_piece(void *arg, addr_t at, const uint8_t *p, size_t len)
 			if ((s > p && (is_digit(s[-1]) || s[-1] == '.')) || !is_digit(*s))
 				continue;
 			size_t n = version_len(s, back);
-			if (n && n < v->room) {
+			/* Read once more, so that a record of what was needed has it. */
+			if (n && n < v->room && image_read(v->img, at + (addr_t)(s - p), again, back) == 0) {
 				memcpy(v->ret, s, n);
 				v->ret[n] = 0;
 				return 1;
@@ -258,7 +260,7 @@ static int version_piece(void *arg, addr_t at, const uint8_t *p, size_t len)
 
 int search_version_text(struct image *img, char *ret, size_t room)
 {
-	struct version_text v = { ret, room };
+	struct version_text v = { img, ret, room };
 	int rc = each_piece(img, SEARCH_ELF, VERSION_MAX, version_piece, &v);
 
 	return rc == 1 ? 0 : rc < 0 ? rc : ERR_ABSENT;
