@@ -1,7 +1,8 @@
 """Run by the interpreter under test, with TABLE (a .layout text) set before it: reads its own memory through the column
 of its own build and compares with what Python says. Prints "FIELD ok", or "FIELD found X, expected Y", one a line;
 or "no column NAME"."""
-import builtins
+from __future__ import print_function
+
 import ctypes
 import platform
 import struct
@@ -11,6 +12,15 @@ import threading
 import types
 import weakref
 
+PY2 = sys.version_info < (3,)
+try:
+    import builtins
+except ImportError:
+    import __builtin__ as builtins
+if PY2:
+    import thread
+    threading.get_ident = thread.get_ident
+Text, Long = type(u""), type(1 << 70)
 fields, sizes = {}, {}
 W = struct.calcsize("P")
 ORDER = "<" if sys.byteorder == "little" else ">"
@@ -93,8 +103,22 @@ def points(addr, field, obj):
     expect(addr, field, id(obj))
 
 
+def is_ascii(s):
+    return all(ord(c) < 128 for c in s)
+
+
+def name_of(addr):
+    """A name: str, which is bytes in 2.7."""
+    if not PY2:
+        return text_of(addr)
+    return memory(read(addr, "PyBytes.ob_sval"), read(addr, "PyBytes.ob_size"))
+
+
 def text_of(addr):
-    """A str read through the table."""
+    """A str (2.7: unicode) read through the table."""
+    if PY2:
+        unit = 4 if sys.maxunicode > 0xffff else 2
+        return memory(read(addr, "PyUnicode.wide"), unit * read(addr, "PyUnicode.length")).decode("utf-%d-%se" % (8 * unit, sys.byteorder[0]))
     if not read(addr, "PyUnicode.compact"):
         data = read(addr, "PyUnicode.data")
     elif read(addr, "PyUnicode.ascii"):
@@ -106,7 +130,7 @@ def text_of(addr):
 
 
 def objects():
-    class Base:
+    class Base(object):
         pass
 
     class Thing(Base):
@@ -114,7 +138,7 @@ def objects():
         def method(self):
             return self
 
-    class Slots:
+    class Slots(object):
         __slots__ = ("one", "two")
     thing = Thing()
     expect(id(thing), "PyObject.ob_type", id(Thing))
@@ -137,35 +161,40 @@ def objects():
     if has("PyType.tp_dict"):
         check("PyType.tp_dict", read(read(t, "PyType.tp_dict"), "PyObject.ob_type"), id(dict))
     check("PyType.tp_members", read(id(Slots), "PyType.tp_members") != 0, True)
-    check("PyHeapType.ht_name", text_of(read(t, "PyHeapType.ht_name")), "Thing")
-    check("PyHeapType.ht_qualname", text_of(read(t, "PyHeapType.ht_qualname")), Thing.__qualname__)
+    check("PyHeapType.ht_name", name_of(read(t, "PyHeapType.ht_name")), "Thing")
+    if has("PyHeapType.ht_qualname"):
+        check("PyHeapType.ht_qualname", text_of(read(t, "PyHeapType.ht_qualname")), Thing.__qualname__)
     expect(t, "PyHeapType.ht_module", 0)
     check("PyHeapType.ht_slots", read(read(id(Slots), "PyHeapType.ht_slots"), "PyVarObject.ob_size"), 2)
-    for s in ("plain", "Gr\xfc\xdfe", "\u4f60\u597d", "\U0001f40d snake"):
+    for s in (u"plain", u"Gr\xfc\xdfe", u"\u4f60\u597d", u"\U0001f40d snake"):
         a = id(s)
         expect(a, "PyUnicode.length", len(s))
-        expect(a, "PyUnicode.kind", {"p": 1, "G": 1, "\u4f60": 2, "\U0001f40d": 4}[s[0]])
+        expect(a, "PyUnicode.kind", {"p": 1, "G": 1, u"\u4f60": 2}.get(s[0], 4))
         expect(a, "PyUnicode.compact", 1)
-        expect(a, "PyUnicode.ascii", int(s.isascii()))
+        expect(a, "PyUnicode.ascii", int(is_ascii(s)))
         expect(a, "PyUnicode.ready", 1)
-        check("PyUnicode.data_ascii" if s.isascii() else "PyUnicode.data_compact", text_of(a), s)
-        if not s.isascii():
+        check("PyUnicode.wide" if PY2 else "PyUnicode.data_ascii" if is_ascii(s) else "PyUnicode.data_compact", text_of(a), s)
+        if not is_ascii(s) and has("PyUnicode.utf8"):
             ctypes.pythonapi.PyUnicode_AsUTF8.restype = ctypes.c_void_p
             check("PyUnicode.utf8", ctypes.pythonapi.PyUnicode_AsUTF8(ctypes.py_object(s)), read(a, "PyUnicode.utf8"))
-            expect(a, "PyUnicode.utf8_length", len(s.encode()))
-    check("PyUnicode.interned", read(id(sys.intern("an_interned_name")), "PyUnicode.interned") != 0, True)
+            expect(a, "PyUnicode.utf8_length", len(s.encode("utf-8")))
+    if has("PyUnicode.interned"):
+        check("PyUnicode.interned", read(id(sys.intern("an_interned_name")), "PyUnicode.interned") != 0, True)
     b = b"bytes of 17 chars"
     expect(id(b), "PyBytes.ob_size", len(b))
     check("PyBytes.ob_sval", memory(read(id(b), "PyBytes.ob_sval"), len(b)), b)
+    per, size = (sys.long_info if PY2 else sys.int_info)[:2]
     n = 3 << 62 | 12345
-    minus, digits = -n, 3
+    minus, digits = -n, -(-64 // per)
+    if has("PyInt.ob_ival"):
+        expect(id(1234567), "PyInt.ob_ival", 1234567)
     expect(id(n), "PyLong.ob_size", digits)
     expect(id(minus), "PyLong.ob_size", -digits)
     if has("PyLong.lv_tag"):
         check("PyLong.lv_tag", (read(id(n), "PyLong.lv_tag") >> 3, read(id(minus), "PyLong.lv_tag") & 3), (digits, 2))
-    parts = struct.unpack("3I", memory(read(id(n), "PyLong.ob_digit"), 12))
-    check("PyLong.ob_digit", parts[0] | parts[1] << 30 | parts[2] << 60, n)
-    check("PyDigit.size", sizes["PyDigit"], sys.int_info.sizeof_digit)
+    parts = struct.unpack("%d%s" % (digits, "I" if size == 4 else "H"), memory(read(id(n), "PyLong.ob_digit"), digits * size))
+    check("PyLong.ob_digit", sum(part << per * i for i, part in enumerate(parts)), n)
+    check("PyDigit.size", sizes["PyDigit"], size)
     expect(id(1.5), "PyFloat.ob_fval", struct.unpack("Q", struct.pack("d", 1.5))[0])
     tup = (b, n)
     expect(id(tup), "PyTuple.ob_size", 2)
@@ -192,6 +221,10 @@ def objects():
 
 
 def dict_entries(addr):
+    if has("PyDict.ma_table"):      # 2.7: sparse, in no order that Python tells otherwise
+        first, n, size = read(addr, "PyDict.ma_table"), read(addr, "PyDict.ma_mask") + 1, sizes["PyDictKeyEntry"]
+        every = [first + i * size for i in range(n)]
+        return addr, "PyDictKeyEntry", [e for e in every if read(e, "PyDictKeyEntry.me_value")]
     keys = read(addr, "PyDict.ma_keys")
     if has("PyDictKeys.dk_log2_index_bytes"):
         index = 1 << read(keys, "PyDictKeys.dk_log2_index_bytes")
@@ -215,6 +248,11 @@ def dictionaries():
         check(kind + ".me_value", [read(e, kind + ".me_value") for e in entries], [id(v) for v in d.values()])
         if kind == "PyDictKeyEntry":
             check(kind + ".me_hash", [read(e, kind + ".me_hash") for e in entries], [hash(k) for k in d])
+        if has("PyDict.ma_table"):
+            expect(id(d), "PyDict.ma_fill", len(d))
+            check("PyDict.ma_mask", read(id(d), "PyDict.ma_mask") + 1 >= max(8, len(d) * 3 // 2), True)
+            check("PyDict.ma_table", True, True)
+            continue
         slots = 1 << read(keys, "PyDictKeys.dk_log2_size") if has("PyDictKeys.dk_log2_size") else read(keys, "PyDictKeys.dk_size")
         name = "PyDictKeys.dk_log2_size" if has("PyDictKeys.dk_log2_size") else "PyDictKeys.dk_size"
         check(name, slots >= 8 and slots & slots - 1 == 0 and slots > len(d), True)
@@ -223,7 +261,17 @@ def dictionaries():
         if has(f):
             check(f, True, True)    # the entries above were found through it
 
-    class Split:
+    if has("PyDict.ma_table"):
+        class Old:
+            pass
+        old = Old()
+        old.attribute = 1
+        points(id(old), "PyInstance.in_class", Old)
+        points(id(old), "PyInstance.in_dict", old.__dict__)
+        check("PyClass.cl_name", name_of(read(id(Old), "PyClass.cl_name")), "Old")
+        return
+
+    class Split(object):
         def __init__(self):
             self.first, self.second = b"f", b"s"
     one, two = Split(), Split()
@@ -244,10 +292,18 @@ def dictionaries():
     del one
 
 
+def run(text):
+    """What 2.7 cannot compile."""
+    names = {}
+    exec(text, names)
+    return names
+
+
 def code_fields(code):
     a = id(code)
     for name in ("co_argcount", "co_kwonlyargcount", "co_nlocals", "co_stacksize", "co_flags", "co_firstlineno"):
-        expect(a, "PyCode." + name, getattr(code, name))
+        if hasattr(code, name):
+            expect(a, "PyCode." + name, getattr(code, name))
     for name in ("co_consts", "co_names", "co_filename", "co_name", "co_qualname", "co_exceptiontable"):
         if hasattr(code, name):
             points(a, "PyCode." + name, getattr(code, name))
@@ -273,25 +329,28 @@ def code_fields(code):
 def function_objects(Thing, thing):
     outside = 5
 
-    def work(one, two=2, *, three=3):
+    def work(one, two=2):
         inner = outside
 
         def nested():
             return inner
         return nested
+    if not PY2:
+        code_fields(run("def keyword(one, *, two=2):\n    return one")["keyword"].__code__)
     a = id(work)
     points(a, "PyFunction.func_code", work.__code__)
     points(a, "PyFunction.func_globals", work.__globals__)
     points(a, "PyFunction.func_closure", work.__closure__)
     points(a, "PyFunction.func_name", work.__name__)
-    points(a, "PyFunction.func_qualname", work.__qualname__)
+    if not PY2:
+        points(a, "PyFunction.func_qualname", work.__qualname__)
     points(a, "PyFunction.func_module", work.__module__)
     points(a, "PyFunction.func_dict", work.__dict__)
     code_fields(work.__code__)
     code_fields(code_fields.__code__)
     points(id(work.__closure__[0]), "PyCell.ob_ref", outside)
     bound = thing.method
-    points(id(bound), "PyMethod.im_func", Thing.method)
+    points(id(bound), "PyMethod.im_func", Thing.__dict__["method"])
     points(id(bound), "PyMethod.im_self", thing)
     lst = []
     append = lst.append
@@ -301,23 +360,26 @@ def function_objects(Thing, thing):
     points(id(len), "PyCFunction.m_module", len.__module__)
     module = types.ModuleType("made_here")
     points(id(module), "PyModule.md_dict", module.__dict__)
-    check("PyModule.md_name", text_of(read(id(module), "PyModule.md_name")), "made_here")
+    if has("PyModule.md_name"):
+        check("PyModule.md_name", text_of(read(id(module), "PyModule.md_name")), "made_here")
     expect(id(module), "PyModule.md_state", 0)
     ref = weakref.ref(thing, lambda r: None)
     points(id(ref), "PyWeakRef.wr_object", thing)
-    points(id(ref), "PyWeakRef.wr_callback", ref.__callback__)
+    check("PyWeakRef.wr_callback", read(read(id(ref), "PyWeakRef.wr_callback"), "PyObject.ob_type"), id(types.FunctionType))
 
     def gen():
         yield 1
     g = gen()
     next(g)
     a = id(g)
-    check("PyGen.gi_name", text_of(read(a, "PyGen.gi_name")), "gen")
-    check("PyGen.gi_qualname", text_of(read(a, "PyGen.gi_qualname")), gen.__qualname__)
+    if has("PyGen.gi_name"):
+        check("PyGen.gi_name", text_of(read(a, "PyGen.gi_name")), "gen")
+        check("PyGen.gi_qualname", text_of(read(a, "PyGen.gi_qualname")), gen.__qualname__)
     points(a, "PyGen.gi_code", g.gi_code)
     expect(a, "PyGen.gi_running", 0)
-    expect(read(a, "PyGen.gi_exc_state"), "PyErrItem.exc_value", 0)
-    check("PyGen.gi_exc_state", True, True)
+    if has("PyGen.gi_exc_state"):
+        expect(read(a, "PyGen.gi_exc_state"), "PyErrItem.exc_value", 0)
+        check("PyGen.gi_exc_state", True, True)
     if has("PyGen.gi_iframe"):
         frame = read(a, "PyGen.gi_iframe")
         check("PyGen.gi_iframe", read(frame, "PyFrame.code") & ~3, id(g.gi_code))
@@ -328,10 +390,9 @@ def function_objects(Thing, thing):
         points(a, "PyGen.gi_frame", g.gi_frame)
         points(id(g.gi_frame), "PyFrameObject.f_gen", g)
     try:
-        try:
-            raise KeyError("inner")
-        except KeyError as e:
-            raise ValueError("outer", 2) from e
+        if PY2:
+            raise ValueError("outer", 2)
+        run("try:\n    raise KeyError('inner')\nexcept KeyError as e:\n    raise ValueError('outer', 2) from e")
     except ValueError as e:
         if hasattr(e, "add_note"):
             e.add_note("a note")
@@ -339,13 +400,14 @@ def function_objects(Thing, thing):
         a = id(e)
         points(a, "PyException.args", e.args)
         points(a, "PyException.dict", e.__dict__)
-        points(a, "PyException.traceback", e.__traceback__)
-        points(a, "PyException.context", e.__context__)
-        points(a, "PyException.cause", e.__cause__)
+        if not PY2:
+            points(a, "PyException.traceback", e.__traceback__)
+            points(a, "PyException.context", e.__context__)
+            points(a, "PyException.cause", e.__cause__)
         expect(a, "PyException.suppress_context", 1)
         if has("PyException.notes"):
             expect(a, "PyException.notes", read(a, "PyException.notes"))
-        tb = e.__traceback__
+        tb = sys.exc_info()[2]
         points(id(tb), "PyTraceback.tb_frame", tb.tb_frame)
         # found out when somebody asks, from 3.11 on
         check("PyTraceback.tb_lineno", read(id(tb), "PyTraceback.tb_lineno") in (-1, tb.tb_lineno), True)
@@ -355,6 +417,11 @@ def function_objects(Thing, thing):
 
 
 def exception_being_handled(e):
+    if has("PyThread.exc_value"):       # up to 3.6
+        points(tstate, "PyThread.exc_type", type(e))
+        points(tstate, "PyThread.exc_value", e)
+        points(tstate, "PyThread.exc_traceback", sys.exc_info()[2])
+        return
     item = read(tstate, "PyThread.exc_info")
     # the innermost that has something: frames of generators and this one push items of their own up to 3.10
     while item and not read(item, "PyErrItem.exc_value"):
@@ -476,23 +543,27 @@ def runtime():
     api = ctypes.pythonapi
     api.PyThreadState_GetDict.restype = ctypes.c_void_p
     expect(tstate, "PyThread.thread_id", threading.get_ident())
-    expect(tstate, "PyThread.native_thread_id", threading.get_native_id())
+    if has("PyThread.native_thread_id"):
+        expect(tstate, "PyThread.native_thread_id", threading.get_native_id())
     expect(tstate, "PyThread.dict", api.PyThreadState_GetDict())
     if hasattr(api, "PyThreadState_GetID"):
         api.PyThreadState_GetID.restype = ctypes.c_uint64
         expect(tstate, "PyThread.id", api.PyThreadState_GetID(ctypes.c_void_p(tstate)))
     started, stop = threading.Event(), threading.Event()
     other = threading.Thread(target=lambda: (started.set(), stop.wait()))
+    other.daemon = True
     other.start()
     started.wait()
     interp = read(tstate, "PyThread.interp")
-    get = getattr(api, "PyInterpreterState_Get", None) or api._PyInterpreterState_Get
+    # 3.7 and before: there is but one
+    get = getattr(api, "PyInterpreterState_Get", None) or getattr(api, "_PyInterpreterState_Get", None) or api.PyInterpreterState_Head
     get.restype = ctypes.c_void_p
     check("PyThread.interp", interp, get())
     head = read(interp, "PyInterp.tstate_head")
     check("PyInterp.tstate_head", read(head, "PyThread.thread_id"), other.ident)
     check("PyThread.next", read(head, "PyThread.next"), tstate)
-    check("PyThread.prev", (read(tstate, "PyThread.prev"), read(head, "PyThread.prev")), (head, 0))
+    if has("PyThread.prev"):
+        check("PyThread.prev", (read(tstate, "PyThread.prev"), read(head, "PyThread.prev")), (head, 0))
     expect(tstate, "PyThread.next", 0)
     stop.set()
     other.join()
@@ -501,12 +572,18 @@ def runtime():
     points(interp, "PyInterp.modules", sys.modules)
     points(interp, "PyInterp.sysdict", sys.__dict__)
     points(interp, "PyInterp.builtins", builtins.__dict__)
-    points(interp, "PyInterp.importlib", sys.modules["_frozen_importlib"])
+    if has("PyInterp.importlib"):
+        points(interp, "PyInterp.importlib", sys.modules["_frozen_importlib"])
     expect(interp, "PyInterp.finalizing", 0)
-    api.PyInterpreterState_GetDict.restype = ctypes.c_void_p
-    expect(interp, "PyInterp.dict", api.PyInterpreterState_GetDict(ctypes.c_void_p(interp)))
+    if hasattr(api, "PyInterpreterState_GetDict"):
+        api.PyInterpreterState_GetDict.restype = ctypes.c_void_p
+        expect(interp, "PyInterp.dict", api.PyInterpreterState_GetDict(ctypes.c_void_p(interp)))
     if has("PyInterp.threads_main"):
         expect(interp, "PyInterp.threads_main", tstate)
+    for name in ("curexc_type", "curexc_value", "curexc_traceback", "current_exception"):
+        expect(tstate, "PyThread." + name, 0)
+    if "PyRuntime" not in sizes:        # up to 3.6
+        return
     address = ctypes.addressof(ctypes.c_char.in_dll(api, "_PyRuntime"))
     expect(interp, "PyInterp.runtime", address)
     expect(interp, "PyInterp.initial_thread", tstate)
@@ -533,8 +610,6 @@ def runtime():
     expect(gil, "PyGil.locked", 1)
     expect(tstate, "PyThread.holds_gil", 1)
     expect(tstate, "PyThread.state", 1)
-    for name in ("curexc_type", "curexc_value", "curexc_traceback", "current_exception"):
-        expect(tstate, "PyThread." + name, 0)
     if "PyDebugOffsets" in sizes:
         check("PyDebugOffsets.cookie", memory(address, 8), b"xdebugpy")
         expect(address, "PyDebugOffsets.version", sys.hexversion)
