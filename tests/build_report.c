@@ -28,6 +28,14 @@ static const struct report_frame *native(struct report *r, const char *function,
 	f->module = str_of(module);
 	f->at = (struct report_position){ -1, -1, -1, -1 };
 	f->pc = pc;
+	f->offset = pc & 0xfffff;
+	return f;
+}
+
+static const struct report_frame *machinery(struct report *r, const char *function, const char *module, uint64_t pc, enum plumbing plumbing)
+{
+	struct report_frame *f = (struct report_frame *)native(r, function, module, pc);
+	f->plumbing = (uint8_t)plumbing;
 	return f;
 }
 
@@ -120,6 +128,9 @@ static struct report *crash(void)
 		build_frame(r, "/srv/app/orders/pricing.py", 52, "main", 4, 15, "    parse(rows)"),
 		build_frame(r, "/srv/app/orders/pricing.py", 41, "parse", 28, 47, "        if row[\"qty\"] == 3: ctypes.string_at(0)"),
 		build_frame(r, "/opt/py/lib/python3.13/ctypes/__init__.py", 538, "string_at", -1, -1, NULL),
+		machinery(r, "_PyEval_EvalFrameDefault", "/opt/py/bin/python3.13", 0x555555601234, PLUMBING_SILENT),
+		machinery(r, "_ctypes_callproc", "/opt/py/lib/python3.13/lib-dynload/_ctypes.so", 0x7ffff7a04321, PLUMBING_FOLDED),
+		machinery(r, NULL, "/usr/lib/x86_64-linux-gnu/libffi.so.8", 0x7ffff7900123, PLUMBING_FOLDED),
 		native(r, "string_at", "/opt/py/lib/python3.13/lib-dynload/_ctypes.so", 0x7ffff7a01234),
 		native(r, NULL, "/usr/lib/x86_64-linux-gnu/libc.so.6", 0x7ffff7d5b2c7),
 	};

@@ -97,7 +97,7 @@ def contradictions(report):
     if sorted(t for g in groups for t in g['threads']) != list(range(len(threads))):
         yield 'groups do not hold each thread once'
     for g in groups:
-        if len({len(threads[t]['stack']) for t in g['threads']}) != 1:
+        if len({sum(not frames[f].get('plumbing') for f in threads[t]['stack'] if f < len(frames)) for t in g['threads']}) != 1:
             yield f'group {g["id"]} has stacks of different length'
         if g['tids'] != [threads[t]['tid'] for t in g['threads'] if 'tid' in threads[t]]:
             yield f'group {g["id"]} has other tids than its threads'

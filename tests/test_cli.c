@@ -92,7 +92,7 @@ static const struct {
 	{ CLI_PYSNAP, "--json", 2, "pysnap: unknown option \"--json\"\n  try: pysnap --help\n" },
 	{ CLI_PYANALYZE, "--jsno", 2, "pyanalyze: unknown option \"--jsno\"\n  try: --json, or pyanalyze --help\n" },
 	{ CLI_PYANALYZE, "--l", 2, "pyanalyze: unknown option \"--l\"\n  try: pyanalyze --help\n" },
-	{ CLI_PYANALYZE, "--native-all", 2, "pyanalyze: unknown option \"--native-all\"\n  try: pyanalyze --help\n" },
+	{ CLI_PYANALYZE, "--native-all", 2, "pyanalyze: unknown option \"--native-all\"\n  try: --native, or pyanalyze --help\n" },
 	{ CLI_PYANALYZE, "-x", 2, "pyanalyze: unknown option \"-x\"\n  try: pyanalyze --help\n" },
 	{ CLI_PYANALYZE, "-qx", 2, "pyanalyze: unknown option \"-x\"\n  try: pyanalyze --help\n" },
 	{ CLI_PYANALYZE, "--\033[31m=1", 2, "pyanalyze: unknown option \"--\\x1b[31m\"\n  try: pyanalyze --help\n" },

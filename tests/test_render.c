@@ -213,7 +213,7 @@ START_TEST(walk)
 	build_thread(r, 1, NULL);
 	build_stack(r, frames, n);
 	struct sb b = { 0 };
-	struct stack_walk w = stack_walk(r->threads.p, walks[_i].limit);
+	struct stack_walk w = stack_walk(r->threads.p, walks[_i].limit, false);
 	for (struct stack_item item; stack_next(&w, &item);) {
 		if (item.kind == STACK_FRAME)
 			sb_char(&b, (char)('a' + (item.frame - letter)));

@@ -20,7 +20,9 @@ static const struct { const char *stack, *runs; } folds[] = {
 	{ "xabababy", "x ab*3 y" },
 	{ "xabababa", "x ab*3 a" },                    /* the last round is not whole */
 	{ "abcdefghabcdefghabcdefgh", "abcdefgh*3" },
-	{ "abcdefghiabcdefghiabcdefghi", "abcdefghiabcdefghiabcdefghi" }, /* 9 frames are too many */
+	{ "abcdefghijklmnopqrstuvwxabcdefghijklmnopqrstuvwxabcdefghijklmnopqrstuvwx", "abcdefghijklmnopqrstuvwx*3" },
+	{ "abcdefghijklmnopqrstuvwxyabcdefghijklmnopqrstuvwxyabcdefghijklmnopqrstuvwxy",
+	  "abcdefghijklmnopqrstuvwxyabcdefghijklmnopqrstuvwxyabcdefghijklmnopqrstuvwxy" }, /* 25 frames are too many */
 	{ "aaaaaaaabbbbbbbb", "a*8 b*8" },
 	{ "aaaabaaaabaaaab", "aaaab*3" },              /* the period that covers most */
 	{ "aaaaaaaaaaab", "a*11 b" },                  /* and the shortest of equals */

@@ -16,12 +16,15 @@
 #include "inspect/target.h"
 #include "render/render.h"
 
+enum { SHOW_VERDICT = 1, SHOW_THREADS = 2, SHOW_NATIVE = 4, SHOW_MODULES = 8, SHOW_DEFAULT = SHOW_VERDICT | SHOW_THREADS };
+
 struct wish {
 	struct VEC(const char *) outputs, threads, lib_path, source_map;
 	const struct renderer *format;
 	struct search search;
 	struct py_options py;
 	struct render_options render;
+	unsigned show;
 	struct arena *arena;      /* texts of the options */
 };
 
@@ -105,6 +108,29 @@ static void split(struct wish *w, const char *dirs)
 		*vec_push(&w->lib_path) = d;
 }
 
+/* "verdict,threads", "+native,-modules", "all". */
+static int show(struct wish *w, const struct cli *c, const char *list)
+{
+	static const char *const names[] = { "verdict", "threads", "native", "modules", "all" };
+	static const unsigned bits[] = { SHOW_VERDICT, SHOW_THREADS, SHOW_NATIVE, SHOW_MODULES, ~0u };
+	unsigned shown = *list == '+' || *list == '-' ? w->show : 0;
+	char *copy = arena_dup(w->arena, list, strlen(list) + 1);
+	for (char *save = NULL, *word = strtok_r(copy, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+		const char *name = word + (*word == '+' || *word == '-');
+		size_t i = 0, n = sizeof names / sizeof *names;
+		while (i < n && strcmp(names[i], name) != 0)
+			i++;
+		if (i == n) {
+			const char *near = cli_nearest(name, names, n);
+			CLEANUP(cleanup_free) char *hint = xasprintf("--show=%s", near ? near : "verdict,threads,native,modules");
+			return cli_usage(c, hint, "--show knows no \"%s\"", name);
+		}
+		shown = *word == '-' ? shown & ~bits[i] : shown | bits[i];
+	}
+	w->show = shown;
+	return 0;
+}
+
 /* All options; CLI_EXIT's status or a usage error's in *status when it returns false. */
 static bool options(struct cli *c, struct wish *w, int *status)
 {
@@ -135,6 +161,11 @@ static bool options(struct cli *c, struct wish *w, int *status)
 				*status = cli_usage(c, "--python-version=3.12.1", "\"%s\" is not a version of Python", value);
 			break;
 		case PYANALYZE_layout: *status = read_layout(w, c, value); break;
+		case PYANALYZE_show: *status = show(w, c, value); break;
+		case PYANALYZE_native:
+			w->render.native = true;
+			w->show |= SHOW_NATIVE;
+			break;
 		case PYANALYZE_thread: *vec_push(&w->threads) = value; break;
 		case PYANALYZE_frames:
 			if (cli_number(c, "--frames", value, 0, UINT32_MAX, &n))
@@ -374,6 +405,14 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 		status = cli_error(c, &err);
 		goto out;
 	}
+	if (w->show & SHOW_NATIVE) { /* it works while Python is looked for */
+		struct native_limits native = native_default;
+		native.frames = lim.frames;
+		native.threads = lim.threads;
+		native.lines = w->render.native;
+		if (native_start(img, t.mods, &native, &t.native, &t.native_err) < 0)
+			t.native = NULL;
+	}
 	w->py.version_seen = t.py_seen;
 	rc = py_open(img, t.mods, &w->py, t.arena, &t.py, &t.py_err);
 	if (rc < 0)
@@ -405,6 +444,7 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 	}
 out:
 	report_free(r);
+	native_close(t.native);
 	modules_close(t.mods);
 	arena_free(t.arena);
 	image_close(img);
@@ -413,7 +453,7 @@ out:
 
 int main(int argc, char **argv)
 {
-	struct wish w = { .arena = arena_new(), .render = { .frames = 100 } };
+	struct wish w = { .arena = arena_new(), .render = { .frames = 100 }, .show = SHOW_DEFAULT };
 	struct cli c = {
 		.name = "pyanalyze", .program = CLI_PYANALYZE, .usage = "[OPTIONS] FILE...",
 		.about = "Says what a Python process was doing when it crashed, hung or was looked at.\n"
@@ -429,6 +469,9 @@ int main(int argc, char **argv)
 		status = cli_usage(&c, "pyanalyze core, or pyanalyze --help", "no core or snapshot was named");
 		goto out;
 	}
+	w.render.no_verdict = !(w.show & SHOW_VERDICT);
+	w.render.no_threads = !(w.show & SHOW_THREADS);
+	w.render.modules = w.show & SHOW_MODULES;
 	*vec_push(&w.lib_path) = NULL;
 	*vec_push(&w.source_map) = NULL;
 	w.search.lib_path = w.lib_path.p;

@@ -216,6 +216,15 @@ int abi_notes(const struct abi *abi, struct abi_notes *ret)
 	return 0;
 }
 
+int abi_sp(const struct abi *abi)
+{
+	const struct machine *m = machine_of(abi);
+	for (const struct reg *row = m ? m->reg : NULL; row && row->name; row++)
+		if (row->role & SP)
+			return row->dwarf;
+	return -1;
+}
+
 bool abi_register(const struct abi *abi, const char *name, size_t *ret_offset, size_t *ret_width)
 {
 	const struct machine *m = machine_of(abi);

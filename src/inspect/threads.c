@@ -7,6 +7,7 @@
 
 #include <uthash.h>
 
+#include "inspect/native.h"
 #include "inspect/parts.h"
 
 /* What is kept while the threads are collected; gone afterwards. */
@@ -42,7 +43,9 @@ struct collect {
 	struct frame_entry *frames;
 	struct name_entry *names;
 	struct tid_entry *tids;
-	struct VEC(const struct report_frame *) stack;
+	struct native_list stack;
+	struct VEC(struct native_python) python; /* of one thread, innermost first, shims too */
+	struct natives *natives; /* NULL: native stacks were not asked for */
 	size_t n_threads, n_stale;
 	int64_t newest;         /* sources written later than this may not be what ran; 0: not known */
 };
@@ -123,33 +126,46 @@ static struct str why_broken(struct collect *c, int rc, addr_t at)
 	return str_printf(c->r->arena, "frame 0x%llx: %s", a, err_word(rc));
 }
 
-static void stack_of(struct collect *c, const struct py_thread *th, struct report_thread *out)
+/* The collected stack, innermost first, as the report has it: oldest first, repetitions folded. */
+static void put_stack(struct collect *c, struct report_thread *out)
 {
-	struct walk w = py_frames(c->t->py, th->frame);
-	struct py_frame f;
-	int rc = 0;
-	c->stack.n = 0;
-	uint64_t shown = 0;
-	while (shown < c->lim->frames && (rc = py_next_frame(&w, &f)) > 0) {
-		if (f.shim)
-			continue;
-		*vec_push(&c->stack) = frame_of(c, &f);
-		shown++;
-	}
-	for (size_t i = 0, j = c->stack.n; i + 1 < j; i++) { /* innermost first -> oldest first */
+	for (size_t i = 0, j = c->stack.n; i + 1 < j; i++) {
 		const struct report_frame *swap = c->stack.p[i];
 		c->stack.p[i] = c->stack.p[--j];
 		c->stack.p[j] = swap;
 	}
 	report_fold(c->r, c->stack.p, c->stack.n, &out->runs, &out->n_runs);
 	out->n_frames = c->stack.n;
-	out->active = c->stack.n > 0;
+}
+
+/* Native frames too, if any are known of the image's thread `image` (index + 1; 0: none). */
+static void stack_of(struct collect *c, const struct py_thread *th, size_t image, struct report_thread *out)
+{
+	struct walk w = py_frames(c->t->py, th->frame);
+	struct py_frame f;
+	int rc = 0;
+	c->python.n = 0;
+	uint64_t shown = 0;
+	while (shown < c->lim->frames && (rc = py_next_frame(&w, &f)) > 0) {
+		*vec_push(&c->python) = (struct native_python){ f.shim ? NULL : frame_of(c, &f), f.addr, f.entry };
+		shown += !f.shim;
+	}
+	out->active = shown > 0;
 	if (rc < 0) {
 		out->broken = why_broken(c, rc, w.next);
-		report_problem(c->r, P_FRAMES_BROKEN, (long long)out->tid, str_c(c->r->arena, out->broken), (unsigned long long)c->stack.n);
+		report_problem(c->r, P_FRAMES_BROKEN, (long long)out->tid, str_c(c->r->arena, out->broken), (unsigned long long)shown);
 	} else if (rc > 0) {
 		report_problem(c->r, P_FRAMES_LIMIT, (long long)out->tid, (unsigned long long)shown);
 	}
+	c->stack.n = 0;
+	if (c->natives && image) {
+		natives_stack(c->natives, image - 1, th->addr, c->python.p, c->python.n, rc != 0, out, &c->stack);
+	} else {
+		for (size_t i = 0; i < c->python.n; i++)
+			if (c->python.p[i].frame)
+				*vec_push(&c->stack) = c->python.p[i].frame;
+	}
+	put_stack(c, out);
 }
 
 static const char *waits_in(const struct abi *abi, const struct regs *regs)
@@ -245,7 +261,7 @@ static void interp_threads(struct collect *c, const struct py_interp *in, bool h
 			if (!e->report)
 				e->report = index + 1;
 		}
-		stack_of(c, &th, out);
+		stack_of(c, &th, e ? e->image : 0, out);
 	}
 	c->n_threads += list.n;
 	vec_free(&list);
@@ -297,6 +313,10 @@ static void native_threads(struct collect *c)
 		out->interpreter = -1;
 		out->main = native[i].tid == image_facts(c->t->img)->pid;
 		native_facts(c, &native[i], out);
+		c->stack.n = 0;
+		if (c->natives)
+			natives_stack(c->natives, i, 0, NULL, 0, false, out, &c->stack);
+		put_stack(c, out);
 		e->report = c->r->threads.n;
 		c->n_threads++;
 	}
@@ -376,9 +396,11 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		e->image = i + 1;
 		HASH_ADD(hh, c.tids, tid, sizeof e->tid, e);
 	}
+	c.natives = natives_new(t, r);
 	if (t->py)
 		python_threads(&c);
 	native_threads(&c);
+	natives_end(c.natives);
 	if (n && f->kind == IMAGE_CORE)
 		for (size_t i = 0; i < r->threads.n; i++)
 			r->threads.p[i].crashed = r->threads.p[i].tid == native[0].tid; /* the verdict takes it back if nothing crashed */
@@ -390,6 +412,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	HASH_CLEAR(hh, c.names);
 	HASH_CLEAR(hh, c.tids);
 	vec_free(&c.stack);
+	vec_free(&c.python);
 	return 0;
 }
 

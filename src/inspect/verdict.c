@@ -162,6 +162,16 @@ static size_t thread_that_matters(struct report *r)
 	return best == (size_t)-1 && r->threads.n ? 0 : best;
 }
 
+/* The innermost frame of one kind; NULL if there is none. */
+static const struct report_frame *innermost(const struct report_thread *th, bool python)
+{
+	for (size_t i = th->n_runs; i-- > 0;)
+		for (size_t k = th->runs[i].n; k-- > 0;)
+			if (th->runs[i].frames[k]->python == python)
+				return th->runs[i].frames[k];
+	return NULL;
+}
+
 static int run(struct target *t, const struct limits *lim, struct report *r)
 {
 	static const char *const word[] = { [VERDICT_UNKNOWN] = "UNKNOWN", [VERDICT_CRASH] = "CRASH", [VERDICT_STOPPED] = "STOPPED", [VERDICT_SNAPSHOT] = "SNAPSHOT" };
@@ -188,8 +198,13 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	if (i != (size_t)-1) {
 		struct report_thread *th = &r->threads.p[i];
 		r->verdict.tid = th->tid;
-		if (th->n_runs)
-			r->verdict.location = th->runs[th->n_runs - 1].frames[th->runs[th->n_runs - 1].n - 1];
+		r->verdict.location = innermost(th, true);
+		if (r->verdict.kind == VERDICT_CRASH)
+			r->verdict.native = innermost(th, false);
+		if (!r->verdict.location)
+			r->verdict.location = innermost(th, false);
+		if (r->verdict.native == r->verdict.location)
+			r->verdict.native = NULL;
 		if (i > 0) { /* it stands first */
 			struct report_thread first = *th;
 			memmove(&r->threads.p[1], &r->threads.p[0], i * sizeof first);

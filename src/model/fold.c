@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PERIOD_MAX = 8 };
+enum { PERIOD_MAX = 24 }; /* a call from Python through C to Python is up to twenty frames */
 
 /* How many frames from i on are the ones `period` later. */
 static size_t matching(const struct report_frame *const *frames, size_t n, size_t i, size_t period)
@@ -87,34 +87,53 @@ static uint64_t hash_str(uint64_t h, struct str s)
 static bool frame_same(const struct report_frame *a, const struct report_frame *b)
 {
 	return a == b || (a->python == b->python && a->at.line == b->at.line && str_eq(a->function, b->function) && str_eq(a->file, b->file) &&
-			  str_eq(a->module, b->module));
+			  str_eq(a->module, b->module) && (a->function.s || a->pc == b->pc));
+}
+
+/* The frames that tell threads apart: plumbing does not. */
+struct telling { const struct report_thread *t; size_t run, k; };
+
+static const struct report_frame *next_telling(struct telling *w, uint64_t *repeat)
+{
+	while (w->run < w->t->n_runs) {
+		const struct report_run *run = &w->t->runs[w->run];
+		const struct report_frame *f = run->frames[w->k];
+		*repeat = run->repeat;
+		if (++w->k == run->n) {
+			w->run++;
+			w->k = 0;
+		}
+		if (!f->plumbing)
+			return f;
+	}
+	return NULL;
 }
 
 static uint64_t stack_hash(const struct report_thread *t)
 {
-	uint64_t h = mix(t->n_frames, t->broken.s != NULL);
-	for (size_t i = 0; i < t->n_runs; i++) {
-		h = mix(h, t->runs[i].repeat);
-		for (size_t k = 0; k < t->runs[i].n; k++) {
-			const struct report_frame *f = t->runs[i].frames[k];
-			h = hash_str(hash_str(mix(h, (uint64_t)f->at.line << 1 | f->python), f->function), f->file);
-		}
+	uint64_t h = mix(0, t->broken.s != NULL), repeat;
+	struct telling w = { .t = t };
+	for (const struct report_frame *f; (f = next_telling(&w, &repeat)) != NULL;) {
+		h = hash_str(hash_str(mix(mix(h, repeat), (uint64_t)f->at.line << 1 | f->python), f->function), f->file);
+		if (!f->function.s)
+			h = mix(h, f->pc);
 	}
 	return h;
 }
 
 static bool stack_same(const struct report_thread *a, const struct report_thread *b)
 {
-	if (a->n_frames != b->n_frames || a->n_runs != b->n_runs || !a->broken.s != !b->broken.s)
+	if (!a->broken.s != !b->broken.s || !a->n_runs != !b->n_runs)
 		return false;
-	for (size_t i = 0; i < a->n_runs; i++) {
-		if (a->runs[i].n != b->runs[i].n || a->runs[i].repeat != b->runs[i].repeat)
+	struct telling x = { .t = a }, y = { .t = b };
+	uint64_t x_repeat = 0, y_repeat = 0;
+	for (;;) {
+		const struct report_frame *f = next_telling(&x, &x_repeat), *g = next_telling(&y, &y_repeat);
+		if (!f || !g)
+			return f == g;
+		if (x_repeat != y_repeat || !frame_same(f, g))
 			return false;
-		for (size_t k = 0; k < a->runs[i].n; k++)
-			if (!frame_same(a->runs[i].frames[k], b->runs[i].frames[k]))
-				return false;
 	}
-	return true;
 }
 
 void report_group(struct report *r)

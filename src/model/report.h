@@ -20,6 +20,8 @@ enum severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_ERROR };
 
 struct report_position { int line, end_line, col, end_col; }; /* -1: not known; columns from 0 in bytes of the line */
 
+enum plumbing { PLUMBING_NONE, PLUMBING_FOLDED /* one line for all that follow each other */, PLUMBING_SILENT /* not even that, if all are */ };
+
 struct report_frame {
 	bool python;
 	struct str function, qualname, file;
@@ -27,6 +29,12 @@ struct report_frame {
 	struct str source;         /* the line's text, without its end of line */
 	struct str module;         /* of native frames */
 	uint64_t pc, code;         /* pc of native frames; code object's address of Python ones: identity for folding */
+	/* Of native frames: */
+	uint64_t offset;           /* pc as an address of the module's file; meaningful where module.s is */
+	uint64_t into;             /* bytes from the function's start */
+	bool inlined;              /* into the next older frame, which has the same pc */
+	uint8_t plumbing;          /* enum plumbing: the interpreter's own machinery, unless all is to be seen */
+	const char *guessed;       /* how it was found where no table says so: "frame pointer", "scan"; NULL: surely */
 };
 
 /* A piece of a stack: frames[0..n) of it stand `repeat` times one after the other (repeat >= 1). Oldest first. */
@@ -50,6 +58,8 @@ struct report_thread {
 	const struct report_run *runs; /* oldest first */
 	size_t n_runs;
 	uint64_t n_frames;         /* all, folded ones counted */
+	struct str unmatched;      /* why native and Python frames stand one after the other; s NULL: merged, or only one kind is there */
+	struct str native_broken;  /* why older native frames are unknown; s NULL: they are not, or none were asked for */
 	struct str broken;         /* why the walk stopped early ("frame 0x.. is not in the capture"); s NULL if whole */
 	size_t group;              /* index into groups */
 };
@@ -93,6 +103,7 @@ struct report {
 		struct str version;        /* "3.12.1" */
 		uint32_t hex;
 		bool debug, free_threaded;
+		bool salvaged;             /* out of a truncated core: threads without a thread state may have had one */
 		struct str found_by, layout, executable;
 		struct str version_source;     /* "process" or "layout" */
 	} python;
@@ -104,7 +115,8 @@ struct report {
 		int64_t tid;               /* the thread that matters; -1 */
 		size_t thread;             /* its index; (size_t)-1 */
 		struct { bool known; struct str name; int number, code; struct str code_name; bool has_addr; uint64_t addr; int64_t sender_pid; /* -1 */ } signal;
-		const struct report_frame *location; /* NULL if none */
+		const struct report_frame *location; /* the innermost Python frame, else the innermost; NULL if none */
+		const struct report_frame *native;   /* of a crash: the innermost native frame; NULL if not known */
 	} verdict;
 	struct VEC(struct report_interp) interps;
 	struct VEC(struct report_thread) threads;  /* the one that matters first */
@@ -118,9 +130,10 @@ void report_free(struct report *r);                /* takes NULL */
 /* Adds a problem once: the same id with the same text is not added twice.  Text and hint are problems.def's formats,
  * which take the arguments in order (text's first, then hint's). */
 void report_problem(struct report *r, enum problem id, ...);
-/* Fold repetitions of up to 8 frames: frames[0..n) oldest first -> runs in the arena; equal means the same pointer. */
+/* Fold repetitions of up to 24 frames: frames[0..n) oldest first -> runs in the arena; equal means the same pointer. */
 void report_fold(struct report *r, const struct report_frame *const *frames, size_t n, const struct report_run **ret, size_t *ret_n);
-/* Fill groups: threads with the same frames (function, file, line, in order), state and interpreter of no matter. Linear in frames. */
+/* Fill groups: threads with the same frames (function, file, line, in order) but for plumbing; state and interpreter do not matter.
+ * Linear in frames. */
 void report_group(struct report *r);
 
 #endif

@@ -376,6 +376,15 @@ int mod_file_read(struct mod *m, uint64_t off, void *buf, size_t len)
 	return rc < 0 ? rc : read_fd(&m->fd, off, buf, len);
 }
 
+int mod_file_fd(struct mod *m)
+{
+	int rc = file_open(m);
+	if (rc < 0)
+		return rc;
+	int fd = fcntl(m->fd, F_DUPFD_CLOEXEC, 0);
+	return fd < 0 ? ERR_IO : fd;
+}
+
 static int read_mod_file(void *ctx, uint64_t off, void *buf, size_t len)
 {
 	return mod_file_read(ctx, off, buf, len);

@@ -70,6 +70,8 @@ struct modules {
 /* The module's file: all of it or ERR_*.  Opened when first asked for, and checked to be the one whose build-id agreed. */
 int mod_file_read(struct mod *m, uint64_t off, void *buf, size_t len) MUST_CHECK;
 struct elf_source mod_file(struct mod *m);
+/* A descriptor of it of the caller's own, or ERR_*. */
+int mod_file_fd(struct mod *m) MUST_CHECK;
 /* backing.c: lay what the image lacks. */
 void backing_lay(struct mod *m);
 bool backing_private_kept(const struct modules *mods);

@@ -201,8 +201,18 @@ static json_t *frame_object(const struct report_frame *f)
 	put_number(o, "col", f->at.col);
 	put_number(o, "end_col", f->at.end_col);
 	put_text(o, "module", f->module);
-	if (!f->python && f->pc)
+	if (!f->python && f->pc) {
 		put_hex(o, "pc", f->pc);
+		if (f->module.s)
+			put_hex(o, "module_offset", f->offset);
+		if (f->function.s && !f->inlined)
+			put_count(o, "function_offset", f->into);
+		if (f->inlined)
+			put_bool(o, "inlined", true);
+		if (f->plumbing)
+			put_bool(o, "plumbing", true);
+		put_word(o, "guessed_by", f->guessed);
+	}
 	if (f->source.s && f->at.line > 0) {
 		json_t *line = json_object(), *lines = json_array();
 		put_number(line, "line", f->at.line);
@@ -328,6 +338,8 @@ static json_t *verdict(const struct report *r)
 	put_object(o, "signal", signal);
 	if (r->verdict.location)
 		put(o, "location", frame_object(r->verdict.location));
+	if (r->verdict.native)
+		put(o, "native_location", frame_object(r->verdict.native));
 	return o;
 }
 
@@ -372,6 +384,8 @@ static json_t *thread_element(struct json *j, size_t i)
 	else
 		json_decref(folded);
 	put_text(o, "broken", t->broken);
+	put_text(o, "native_broken", t->native_broken);
+	put_text(o, "unmatched", t->unmatched);
 	return o;
 }
 

@@ -1,12 +1,33 @@
 /* Which frames of a stack are shown.  A repeated piece is shown whole or not at all, so that "the frames above" is always true. */
 #include "render/stack.h"
 
-struct stack_walk stack_walk(const struct report_thread *t, uint64_t limit)
+/* Frames of a run from k on that are one item; *silent: or none. */
+static size_t item_frames(const struct report_run *run, size_t k, bool fold, bool *silent)
 {
-	struct stack_walk w = { .thread = t };
+	size_t n = 0;
+	*silent = fold && run->frames[k]->plumbing;
+	if (!*silent)
+		return 1;
+	for (; k + n < run->n && run->frames[k + n]->plumbing; n++)
+		*silent = *silent && run->frames[k + n]->plumbing == PLUMBING_SILENT;
+	return n;
+}
+
+static uint64_t items_of(const struct report_run *run, bool fold)
+{
+	uint64_t n = 0;
+	bool silent;
+	for (size_t k = 0; k < run->n; n += !silent)
+		k += item_frames(run, k, fold, &silent);
+	return n;
+}
+
+struct stack_walk stack_walk(const struct report_thread *t, uint64_t limit, bool fold)
+{
+	struct stack_walk w = { .thread = t, .fold = fold };
 	uint64_t total = 0;
 	for (size_t i = 0; i < t->n_runs; i++)
-		total += t->runs[i].n;
+		total += items_of(&t->runs[i], fold);
 	w.head = w.tail = total;
 	if (!limit || total <= limit)
 		return w;
@@ -14,7 +35,7 @@ struct stack_walk stack_walk(const struct report_thread *t, uint64_t limit)
 	w.tail = total - (limit - limit / 2);
 	uint64_t head = w.head, tail = w.tail, start = 0;
 	for (size_t i = 0; i < t->n_runs; i++) {
-		uint64_t end = start + t->runs[i].n;
+		uint64_t end = start + items_of(&t->runs[i], fold);
 		if (t->runs[i].repeat > 1 && start < w.head && w.head < end)
 			head = start;
 		if (t->runs[i].repeat > 1 && start < w.tail && w.tail < end)
@@ -26,38 +47,53 @@ struct stack_walk stack_walk(const struct report_thread *t, uint64_t limit)
 	return w;
 }
 
-static void pass(struct stack_walk *w)
+/* Past what stands next, how many frames that was; *silent: no item. */
+static size_t pass(struct stack_walk *w, bool *silent)
 {
-	w->at++;
-	if (++w->k == w->thread->runs[w->run].n) {
+	const struct report_run *run = &w->thread->runs[w->run];
+	size_t n = item_frames(run, w->k, w->fold, silent);
+	w->shown = (w->k ? w->shown : 0) + (*silent ? 0 : n);
+	w->at += !*silent;
+	w->k += n;
+	if (w->k == run->n) {
+		w->repeat_due = run->repeat > 1 && w->shown > 0;
 		w->run++;
 		w->k = 0;
 	}
+	return n;
 }
 
 bool stack_next(struct stack_walk *w, struct stack_item *ret)
 {
 	const struct report_thread *t = w->thread;
-	if (w->repeat_due) {
-		const struct report_run *run = &t->runs[w->run - 1];
-		w->repeat_due = false;
-		*ret = (struct stack_item){ .kind = STACK_REPEAT, .repeat = run->repeat - 1, .n = run->n };
-		return true;
-	}
-	if (w->at == w->head && w->head < w->tail) {
-		uint64_t left_out = 0;
-		while (w->at < w->tail) {
-			left_out += t->runs[w->run].repeat;
-			pass(w);
+	bool silent;
+	for (;;) {
+		if (w->repeat_due) {
+			const struct report_run *run = &t->runs[w->run - 1];
+			w->repeat_due = false;
+			*ret = (struct stack_item){ .kind = STACK_REPEAT, .repeat = run->repeat - 1, .n = w->shown };
+			return true;
 		}
-		*ret = (struct stack_item){ .kind = STACK_GAP, .n = left_out };
+		if (w->at == w->head && w->head < w->tail) {
+			uint64_t left_out = 0;
+			while (w->at < w->tail) {
+				uint64_t repeat = t->runs[w->run].repeat;
+				left_out += repeat * pass(w, &silent);
+			}
+			w->repeat_due = false;
+			*ret = (struct stack_item){ .kind = STACK_GAP, .n = left_out };
+			return true;
+		}
+		if (w->run >= t->n_runs)
+			return false;
+		const struct report_run *run = &t->runs[w->run];
+		const size_t k = w->k, n = pass(w, &silent);
+		if (silent)
+			continue;
+		const bool plumbing = w->fold && run->frames[k]->plumbing;
+		*ret = (struct stack_item){
+			.kind = plumbing ? STACK_PLUMBING : STACK_FRAME, .frame = run->frames[k], .frames = &run->frames[k], .repeat = run->repeat, .n = n,
+		};
 		return true;
 	}
-	if (w->run >= t->n_runs)
-		return false;
-	const struct report_run *run = &t->runs[w->run];
-	*ret = (struct stack_item){ .kind = STACK_FRAME, .frame = run->frames[w->k], .repeat = run->repeat };
-	w->repeat_due = run->repeat > 1 && w->k + 1 == run->n;
-	pass(w);
-	return true;
 }

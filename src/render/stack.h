@@ -5,21 +5,24 @@
 #include "model/report.h"
 
 struct stack_item {
-	enum { STACK_FRAME, STACK_REPEAT, STACK_GAP } kind;
-	const struct report_frame *frame; /* STACK_FRAME */
+	enum { STACK_FRAME, STACK_PLUMBING, STACK_REPEAT, STACK_GAP } kind;
+	const struct report_frame *frame; /* STACK_FRAME; STACK_PLUMBING: the oldest of them */
+	const struct report_frame *const *frames; /* STACK_PLUMBING: n of them, oldest first */
 	uint64_t repeat;                  /* STACK_FRAME: it stands for so many, >= 1; STACK_REPEAT: so many times more than shown */
-	uint64_t n;                       /* STACK_REPEAT: frames of the piece just shown; STACK_GAP: frames left out */
+	uint64_t n;                       /* STACK_REPEAT: frames of the piece just shown, silent ones not counted; STACK_GAP: frames left out; STACK_PLUMBING */
 };
 struct stack_walk {
 	const struct report_thread *thread;
-	uint64_t head, tail;              /* shown: [0, head) and [tail, ...), as positions where each piece stands once */
+	uint64_t head, tail;              /* shown: [0, head) and [tail, ...), as positions of items where each piece stands once */
 	uint64_t at;
 	size_t run, k;
-	bool repeat_due;
+	uint64_t shown;                   /* frames of the run under way that are in items */
+	bool repeat_due, fold;
 };
 
-/* limit: at most so many STACK_FRAME items, the first and the last half; 0: all. */
-struct stack_walk stack_walk(const struct report_thread *t, uint64_t limit);
+/* limit: at most so many STACK_FRAME and STACK_PLUMBING items, the first and the last half; 0: all.  fold: plumbing frames that
+ * follow each other are one item, or none if all are silent. */
+struct stack_walk stack_walk(const struct report_thread *t, uint64_t limit, bool fold);
 bool stack_next(struct stack_walk *w, struct stack_item *ret); /* false at the end */
 
 #endif

@@ -60,7 +60,8 @@ static bool node_same(const struct node *a, const struct node *b)
 		return false;
 	const struct report_frame *f = a->frame, *g = b->frame;
 	return f == g || (f && g && f->python == g->python && f->at.line == g->at.line && str_eq(f->function, g->function) &&
-			  str_eq(f->file, g->file) && str_eq(f->module, g->module));
+			  str_eq(f->file, g->file) && str_eq(f->module, g->module) &&
+			  (f->function.s || f->pc == g->pc));
 }
 
 static void slots_grow(struct graph *g)
@@ -141,7 +142,7 @@ static void add_thread(struct graph *g, size_t thread)
 		}
 		at = note(g, at, NODE_NOTE, &b, thread);
 	}
-	struct stack_walk w = stack_walk(t, g->opt->frames);
+	struct stack_walk w = stack_walk(t, g->opt->frames, !g->opt->native);
 	for (struct stack_item item; stack_next(&w, &item);) {
 		if (item.kind == STACK_FRAME)
 			at = child(g, (struct node){ .kind = NODE_FRAME, .frame = item.frame, .n = item.repeat, .parent = at }, thread);

@@ -140,27 +140,47 @@ static void native_frame(struct text *t, const struct report_frame *f)
 {
 	sb_printf(&t->b, "  C   ");
 	words_function(&t->b, f);
+	if (f->into && f->function.len && t->opt->native)
+		sb_printf(&t->b, "+%" PRIu64, f->into);
 	if (f->file.s) {
 		sb_printf(&t->b, "  ");
 		words_place(&t->b, t->r, f);
 	}
-	if (f->module.s) {
+	if (f->module.s && f->function.len) {
 		sb_printf(&t->b, "  ");
 		sb_safe(&t->b, str_base(f->module));
 	}
+	if (f->inlined)
+		sb_printf(&t->b, "  (inlined)");
+	if (f->guessed)
+		sb_printf(&t->b, "  (found by %s, not certain)", f->guessed);
+	sb_char(&t->b, '\n');
+}
+
+static void plumbing(struct text *t, const struct stack_item *item)
+{
+	sb_printf(&t->b, "  C   ... ");
+	words_plumbing(&t->b, item->frames, item->n);
+	sb_printf(&t->b, " (-n shows %s)\n", item->n == 1 ? "it" : "them");
+}
+
+static void unknown(struct text *t, const char *what, struct str why)
+{
+	if (!why.s)
+		return;
+	color(t, YELLOW);
+	sb_printf(&t->b, "  ... %s: ", what);
+	sb_safe(&t->b, why);
+	color(t, RESET);
 	sb_char(&t->b, '\n');
 }
 
 static void stack(struct text *t, const struct report_thread *th)
 {
-	if (th->broken.s) {
-		color(t, YELLOW);
-		sb_printf(&t->b, "  ... older frames are unknown: ");
-		sb_safe(&t->b, th->broken);
-		color(t, RESET);
-		sb_char(&t->b, '\n');
-	}
-	struct stack_walk w = stack_walk(th, t->opt->frames);
+	unknown(t, "older frames are unknown", th->broken);
+	unknown(t, "older native frames are unknown", th->native_broken);
+	unknown(t, "Python frames, then native ones, which could not be matched with them", th->unmatched);
+	struct stack_walk w = stack_walk(th, t->opt->frames, !t->opt->native);
 	for (struct stack_item item; stack_next(&w, &item);) {
 		switch (item.kind) {
 		case STACK_FRAME:
@@ -169,6 +189,7 @@ static void stack(struct text *t, const struct report_thread *th)
 			else
 				native_frame(t, item.frame);
 			break;
+		case STACK_PLUMBING: plumbing(t, &item); break;
 		case STACK_REPEAT:
 			sb_printf(&t->b, "  ... the ");
 			if (item.n > 1)
@@ -226,6 +247,15 @@ static void verdict(struct text *t)
 		color(t, RESET);
 	}
 	sb_char(&t->b, '\n');
+	if (r->verdict.native) {
+		key(t, "in");
+		words_function(&t->b, r->verdict.native);
+		if (r->verdict.native->function.len || r->verdict.native->file.s) {
+			sb_printf(&t->b, ", ");
+			words_place(&t->b, r, r->verdict.native);
+		}
+		sb_char(&t->b, '\n');
+	}
 	const struct report_frame *f = r->verdict.location;
 	if (f) {
 		key(t, f->python ? "from" : "in");
@@ -449,12 +479,34 @@ static void limits(struct text *t)
 	}
 }
 
+static void modules(struct text *t)
+{
+	const struct report *r = t->r;
+	sb_char(&t->b, '\n');
+	color(t, BOLD);
+	sb_printf(&t->b, "Modules (%zu)", r->modules.n);
+	color(t, RESET);
+	sb_char(&t->b, '\n');
+	for (size_t i = 0; i < r->modules.n; i++) {
+		const struct report_module *m = &r->modules.p[i];
+		sb_printf(&t->b, "  0x%012" PRIx64 "  symbols: %-8s  build-id: ", m->start, m->symbols);
+		sb_safe(&t->b, m->build_id.s ? m->build_id : STR("not known"));
+		sb_printf(&t->b, "  ");
+		sb_safe(&t->b, m->path);
+		sb_char(&t->b, '\n');
+	}
+}
+
 int render_text(const struct report *r, const struct render_options *opt, FILE *out)
 {
 	struct text t = { .r = r, .opt = opt, .out = out };
-	verdict(&t);
+	if (!opt->no_verdict)
+		verdict(&t);
 	facts(&t);
-	threads(&t);
+	if (!opt->no_threads)
+		threads(&t);
+	if (opt->modules)
+		modules(&t);
 	limits(&t);
 	flush(&t);
 	sb_free(&t.b);

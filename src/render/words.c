@@ -127,10 +127,40 @@ void words_function(struct sb *b, const struct report_frame *f)
 {
 	if (f->function.len)
 		sb_safe(b, f->function);
-	else if (f->pc)
+	else if (f->module.len && !f->python) {
+		sb_safe(b, str_base(f->module));
+		sb_printf(b, "+0x%" PRIx64, f->offset);
+	} else if (f->pc)
 		sb_printf(b, "0x%" PRIx64, f->pc);
 	else
 		sb_char(b, '?');
+}
+
+void words_plumbing(struct sb *b, const struct report_frame *const *frames, size_t n)
+{
+	enum { NAMED = 2 };
+	struct str name[NAMED] = { 0 };
+	size_t named = 0;
+	bool more = false;
+	for (size_t i = n; i-- > 0;) { /* what is nearest to the next frame shown first */
+		struct str base = str_base(frames[i]->module);
+		size_t k = 0;
+		while (k < named && !str_eq(name[k], base))
+			k++;
+		if (!base.len || k < named)
+			continue;
+		if (named < NAMED)
+			name[named++] = base;
+		else
+			more = true;
+	}
+	words_count(b, n, "frame");
+	for (size_t k = 0; k < named; k++) {
+		sb_printf(b, k == 0 ? " in " : more ? ", " : " and ");
+		sb_safe(b, name[k]);
+	}
+	if (more)
+		sb_printf(b, ", ...");
 }
 
 /* As short as it may be and still tell: under the process's folder, from there; else the last folder and the name. */
@@ -161,7 +191,8 @@ void words_place(struct sb *b, const struct report *r, const struct report_frame
 
 const char *words_no_stack(const struct report *r, const struct report_thread *t)
 {
-	return r->python.unread ? "its Python stack is not known" : t->has_python ? "has no frame" : "runs no Python";
+	bool lost = t->has_python ? t->broken.s != NULL : r->python.unread || r->python.salvaged || (!r->python.found && !r->input.complete);
+	return lost ? "its Python stack is not known" : t->has_python ? "has no frame" : "runs no Python";
 }
 
 void words_version(struct sb *b, const struct report *r)

@@ -11,7 +11,9 @@ void words_time(struct sb *b, int64_t ns);                       /* "2026-11-30 
 void words_duration(struct sb *b, int64_t ns);                   /* "31 ms", "0.31 s", "2.3 s", "5 min 12 s" */
 void words_thread(struct sb *b, const struct report_thread *t);  /* 19467 "worker-1" */
 void words_state(struct sb *b, const struct report_thread *t);   /* "CRASHED, holds the GIL"; nothing when nothing is known */
-void words_function(struct sb *b, const struct report_frame *f); /* its name, else its address, else "?" */
+void words_function(struct sb *b, const struct report_frame *f); /* its name, else module+0x1234, its address, "?" */
+/* "5 frames in python3.13 and libffi.so.8": of native frames that are folded. */
+void words_plumbing(struct sb *b, const struct report_frame *const *frames, size_t n);
 void words_place(struct sb *b, const struct report *r, const struct report_frame *f); /* "orders/pricing.py:41", "libc.so.6" */
 /* Why a thread without frames shows none. */
 const char *words_no_stack(const struct report *r, const struct report_thread *t);

@@ -1,0 +1,384 @@
+/*
+ * Native frames as the report has them: names, modules, lines, which of them are the interpreter's plumbing; and what tells
+ * the merge where Python's frames belong.
+ */
+#include "inspect/native.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "inspect/merge.h"
+
+/* The report frames of one pc, the innermost inlined one first. */
+struct pc_entry {
+	struct { addr_t pc; uint64_t bits; } key;
+	struct report_frame *const *frames;
+	size_t n;
+	bool eval, interpreter, ffi, libc;
+	UT_hash_handle hh;
+};
+
+struct natives {
+	struct target *t;
+	struct report *r;
+	struct arena *arena;
+	const struct native_records *records;
+	struct pc_entry *pcs;
+	bool eval_default;         /* there is a _PyEval_EvalFrameDefault, so PyEval_EvalFrameEx only calls it */
+	const struct module *interpreter;
+	size_t n_threads, n_broken, n_no_tables, n_unmatched;
+	long long broken_tid, unmatched_tid;
+	struct str broken_why, unmatched_why, no_tables;
+	struct VEC(struct merge_native) native;
+	struct VEC(struct merge_run) runs;
+	struct VEC(const struct report_frame *) python;
+	struct VEC(struct merge_item) items;
+	struct VEC(struct pc_entry *) entries;
+};
+
+/* CPython's call machinery, start of the process and of threads, and libffi: names that tell a reader of Python nothing. */
+static const char *const plumbing[] = {
+	"_PyEval_*", "PyEval_*", "_PyFunction_*", "PyObject_Call*", "_PyObject_Call*", "PyObject_Vectorcall*", "_PyObject_Vectorcall*", "_PyObject_FastCall*",
+	"_PyObject_MakeTpCall", "PyVectorcall_*", "_PyVectorcall_*", "*_vectorcall", "*_vectorcall_*", "vectorcall_*", "cfunction_*", "slot_tp_*", "type_call", "object_vacall",
+	"_PyMethodDef_*", "_PyCFunction_*", "PyCFunction_Call*", "call_function", "do_call*", "function_call", "function_code_fastcall", "method_call*",
+	"fast_function", "partial_call*", "partial_vectorcall*", "wrapperdescr_*", "wrapper_call", "instancemethod_call", "gen_send_ex*", "gen_iternext", "gen_send", "PyGen_*", "_PyGen_*",
+	"trampoline_*", "py_trampoline*", "ffi_call*", "ffi_closure*", "_call_function_pointer", "_ctypes_callproc", "PyCFuncPtr_call", "closure_fcn",
+	"_CallPythonObject", "pymain_*", "Py_RunMain", "Py_BytesMain", "Py_Main", "_Py_UnixMain", "main", "_start", "__libc_start*", "thread_run", "t_bootstrap",
+	"pythread_wrapper", "start_thread", "clone", "clone3", "__clone*", NULL
+};
+
+static bool like(const char *pattern, struct str s)
+{
+	size_t n = strlen(pattern);
+	bool front = pattern[0] == '*', back = pattern[n - 1] == '*';
+	const char *text = pattern + front;
+	size_t len = n - front - back;
+	if (front && back)
+		return memmem(s.s, s.len, text, len) != NULL;
+	if (front)
+		return s.len >= len && memcmp(s.s + s.len - len, text, len) == 0;
+	return s.len >= len && memcmp(s.s, text, len) == 0 && (back || s.len == len);
+}
+
+static bool is_plumbing(struct str name)
+{
+	for (size_t i = 0; name.len && plumbing[i]; i++)
+		if (like(plumbing[i], name))
+			return true;
+	return false;
+}
+
+struct natives *natives_new(struct target *t, struct report *r)
+{
+	if (t->native_err.code)
+		report_problem(r, P_NATIVE_FAILED, t->native_err.msg);
+	if (!t->native)
+		return NULL;
+	struct natives *n = xcalloc(1, sizeof *n);
+	struct err err = { 0 };
+	n->t = t;
+	n->r = r;
+	n->arena = t->arena;
+	if (native_finish(t->native, &n->records, &err) < 0)
+		report_problem(r, P_NATIVE_FAILED, err.msg);
+	addr_t at;
+	n->eval_default = modules_symbol(t->mods, "_PyEval_EvalFrameDefault", &at, NULL, NULL) == 0;
+	n->interpreter = t->py && t->py->runtime ? modules_at(t->mods, t->py->runtime) : NULL;
+	if (!n->interpreter && n->eval_default)
+		n->interpreter = modules_at(t->mods, at);
+	return n;
+}
+
+static bool module_is(const struct module *m, const char *start)
+{
+	if (!m)
+		return false;
+	const uint8_t *slash = m->path.len ? memrchr(m->path.p, '/', m->path.len) : NULL;
+	const uint8_t *base = slash ? slash + 1 : m->path.p;
+	size_t len = (size_t)(m->path.p + m->path.len - base), want = strlen(start);
+	return m->path.len && len >= want && memcmp(base, start, want) == 0;
+}
+
+static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f)
+{
+	struct pc_entry *e, key = { .key = { f->pc, f->bits } };
+	HASH_FIND(hh, n->pcs, &key.key, sizeof key.key, e);
+	if (e)
+		return e;
+	e = arena_alloc(n->arena, sizeof *e);
+	e->key = key.key;
+	const addr_t at = f->pc - (f->bits & NATIVE_CALL);
+	const struct module *m = modules_at(n->t->mods, at);
+	struct str name = { 0 };
+	uint64_t into = 0;
+	const struct native_place *places;
+	size_t n_places = native_places_at(n->records, f->pc, &places);
+	if (modules_name(n->t->mods, at, &name, &into) < 0)
+		name = (struct str){ 0 };
+	e->n = n_places ? n_places : 1;
+	struct report_frame **list = arena_alloc(n->arena, e->n * sizeof *list);
+	for (size_t i = 0; i < e->n; i++) {
+		struct report_frame *out = list[i] = arena_alloc(n->r->arena, sizeof *out);
+		const bool outer = i + 1 == e->n;
+		out->pc = f->pc;
+		out->at = (struct report_position){ n_places ? places[i].line : -1, -1, -1, -1 };
+		out->function = outer && name.s ? str_dup(n->r->arena, name) : n_places ? str_dup(n->r->arena, places[i].function) : (struct str){ 0 };
+		out->file = n_places ? str_dup(n->r->arena, places[i].file) : (struct str){ 0 };
+		out->inlined = !outer;
+		out->into = outer && name.s ? f->pc - (at - into) : 0;
+		out->guessed = f->bits & NATIVE_SCAN ? "scan" : f->bits & NATIVE_GUESS ? "frame pointer" : NULL;
+		if (m) {
+			out->module = m->vdso ? STR("[vdso]") : str_from_bytes(n->r->arena, m->path.p, m->path.len);
+			out->offset = m->bias_known ? f->pc - m->bias : f->pc - m->start;
+		} else {
+			const struct mapping *map = image_mapping_at(n->t->img, at);
+			out->module = map && map->path.len ? str_from_bytes(n->r->arena, map->path.p, map->path.len) : (struct str){ 0 };
+			out->offset = map && map->path.len ? f->pc - map->start + map->offset : 0;
+		}
+		out->plumbing = is_plumbing(out->function) ? PLUMBING_SILENT : PLUMBING_NONE;
+	}
+	e->frames = list;
+	e->interpreter = m && m == n->interpreter;
+	e->ffi = module_is(m, "libffi.") || module_is(m, "_ctypes.");
+	e->libc = module_is(m, "libc.so") || module_is(m, "libc-") || module_is(m, "libpthread") || module_is(m, "ld-") || (m && m->exe);
+	if (e->ffi && !name.len && module_is(m, "libffi."))
+		for (size_t i = 0; i < e->n; i++)
+			list[i]->plumbing = PLUMBING_FOLDED;
+	e->eval = name.len && (str_starts(name, "_PyEval_EvalFrameDefault") || (!n->eval_default && str_starts(name, "PyEval_EvalFrameEx")));
+	HASH_ADD(hh, n->pcs, key, sizeof e->key, e);
+	return e;
+}
+
+/* ---- what tells where runs are */
+
+/* 3.12 on: a run ends with its shim. */
+static void runs_by_shim(struct natives *n, const struct native_python *py, size_t n_py)
+{
+	struct merge_run run = { 0 };
+	for (size_t i = 0; i < n_py; i++) {
+		if (py[i].frame) {
+			run.n++;
+			continue;
+		}
+		run.at = py[i].addr;
+		*vec_push(&n->runs) = run;
+		run = (struct merge_run){ 0 };
+	}
+	if (run.n)
+		*vec_push(&n->runs) = run;
+}
+
+/* Up to 3.11: a run ends with its entry frame. */
+static void runs_by_entry(struct natives *n, const struct native_python *py, size_t n_py)
+{
+	struct merge_run run = { 0 };
+	for (size_t i = 0; i < n_py; i++) {
+		run.n += py[i].frame != NULL;
+		if (!py[i].entry && i + 1 < n_py)
+			continue;
+		*vec_push(&n->runs) = run;
+		run = (struct merge_run){ 0 };
+	}
+}
+
+/*
+ * 3.10 and 3.11: each call of the evaluation loop keeps a _PyCFrame of its own, the newest in tstate->cframe, the oldest, of no
+ * call, in the thread state (Python/ceval.c, Python/pystate.c).  3.11's says which frame it runs, so each finds its run; 3.10's
+ * do not, and have to be as many as the frames.
+ */
+static void anchor_cframes(struct natives *n, addr_t state, const struct native_python *py, size_t n_py)
+{
+	const struct py *p = n->t->py;
+	addr_t at, root = 0, frame;
+	if (READ(p, state, PyThread, cframe, &at) < 0)
+		return;
+	const bool told = HAS(p, PyCFrame, current_frame);
+	(void)!READ(p, state, PyThread, root_cframe, &root);
+	if (!n->runs.n)
+		return;
+	if (!told) {
+		struct VEC(addr_t) list = { 0 };
+		for (; at && at != root && list.n <= n->runs.n + 1; at = frame) {
+			*vec_push(&list) = at;
+			if (READ(p, at, PyCFrame, previous, &frame) < 0)
+				break;
+		}
+		if (list.n == n->runs.n || list.n == n->runs.n + 1) {
+			size_t extra = list.n - n->runs.n;
+			for (size_t r = 0; r < n->runs.n; r++)
+				n->runs.p[r].at = list.p[r + extra];
+		}
+		vec_free(&list);
+		return;
+	}
+	/* Both are in the same order; one cframe at most belongs to no frame that was walked: the oldest, or one just left. */
+	size_t k = 0, r = 0, end = n->runs.p[0].n;
+	for (unsigned missed = 0; at && at != root && missed <= 2;) {
+		if (READ(p, at, PyCFrame, current_frame, &frame) < 0)
+			return;
+		size_t here = k;
+		while (here < n_py && py[here].addr != frame)
+			here++;
+		if (here == n_py) {
+			missed++;
+		} else {
+			k = here + 1;
+			while (r < n->runs.n && here >= end)
+				end += ++r < n->runs.n ? n->runs.p[r].n : 0;
+			if (r == n->runs.n)
+				return;
+			if (!n->runs.p[r].at)
+				n->runs.p[r].at = at;
+		}
+		if (READ(p, at, PyCFrame, previous, &at) < 0)
+			return;
+	}
+}
+
+static void runs_of(struct natives *n, addr_t state, const struct native_python *py, size_t n_py)
+{
+	n->runs.n = 0;
+	if (!n_py)
+		return;
+	enum { NO_SHIMS = 255 }; /* formats/cpython.traits */
+	if (TRAIT(n->t->py, owner_shim) >= 0 && TRAIT(n->t->py, owner_shim) < NO_SHIMS) {
+		runs_by_shim(n, py, n_py);
+	} else {
+		runs_by_entry(n, py, n_py);
+		if (HAS(n->t->py, PyThread, cframe) && state)
+			anchor_cframes(n, state, py, n_py);
+	}
+}
+
+/* ---- one thread */
+
+static void say_end(struct natives *n, const struct native_stack *s, struct report_thread *th)
+{
+	struct arena *a = n->r->arena;
+	const struct module *m = s->at ? modules_at(n->t->mods, s->at - 1) : NULL;
+	struct str base = m ? str_base(str_from_bytes(a, m->path.p, m->path.len)) : (struct str){ 0 };
+	switch (s->end) {
+	case NATIVE_WHOLE: return;
+	case NATIVE_CUT: th->native_broken = STR("unwinding ended before"); return; /* NATIVE_FAILED tells */
+	case NATIVE_NO_TABLES:
+		th->native_broken = str_printf(a, "no unwind tables of " STR_FMT, STR_ARG(base));
+		n->n_no_tables++;
+		if (!n->no_tables.s)
+			n->no_tables = base.s ? base : STR("?");
+		return;
+	case NATIVE_NO_MODULE: th->native_broken = str_printf(a, "0x%llx is in no file that is mapped", (unsigned long long)s->at); break;
+	case NATIVE_LIMIT: th->native_broken = str_printf(a, "more than %zu frames", s->n); break;
+	case NATIVE_NO_REGS: th->native_broken = STR("the registers are not known, or this machine's stacks cannot be unwound"); break;
+	default: th->native_broken = s->why.s ? str_dup(a, s->why) : STR("no way on"); break;
+	}
+	if (!n->n_broken++) {
+		n->broken_tid = (long long)th->tid;
+		n->broken_why = th->native_broken;
+	}
+}
+
+/* Is it machinery where it stands?  above: younger Python frames; below: older ones. */
+static enum plumbing plumbing_of(const struct pc_entry *e, const struct report_frame *f, uint8_t role, bool above, bool below)
+{
+	if (role == MERGE_EVAL)
+		return PLUMBING_SILENT;
+	if (above && !below && (e->interpreter || e->libc))
+		return PLUMBING_SILENT; /* how the thread or the process began */
+	if (f->plumbing)
+		return e->ffi ? PLUMBING_FOLDED : f->plumbing;
+	return above && (e->interpreter || e->ffi) ? PLUMBING_FOLDED : PLUMBING_NONE;
+}
+
+/* The frame as it stands here: most stand always so. */
+static const struct report_frame *variant(struct natives *n, struct pc_entry *e, size_t i, enum plumbing plumbing_here)
+{
+	struct report_frame *const f = e->frames[i];
+	if (f->plumbing == plumbing_here)
+		return f;
+	struct pc_entry *other, key = { .key = { e->key.pc, e->key.bits | 1u << 16 | plumbing_here << 17 | i << 20 } };
+	HASH_FIND(hh, n->pcs, &key.key, sizeof key.key, other);
+	if (!other) {
+		other = arena_alloc(n->arena, sizeof *other);
+		other->key = key.key;
+		struct report_frame *copy = arena_dup(n->r->arena, f, sizeof *f);
+		copy->plumbing = (uint8_t)plumbing_here;
+		other->frames = arena_dup(n->arena, &copy, sizeof copy);
+		other->n = 1;
+		HASH_ADD(hh, n->pcs, key, sizeof other->key, other);
+	}
+	return other->frames[0];
+}
+
+void natives_stack(struct natives *n, size_t index, addr_t state, const struct native_python *py, size_t n_py, bool broken,
+		   struct report_thread *th, struct native_list *out)
+{
+	const struct native_records *rec = n->records;
+	const bool has = index < rec->n_threads && rec->has[index];
+	const struct native_stack *s = has ? &rec->stacks[index] : NULL;
+	n->native.n = n->python.n = n->entries.n = 0;
+	for (size_t i = 0; i < n_py; i++)
+		if (py[i].frame)
+			*vec_push(&n->python) = py[i].frame;
+	if (has) {
+		n->n_threads++;
+		say_end(n, s, th);
+	}
+	for (size_t i = 0; s && i < s->n; i++) {
+		const struct native_frame *f = &rec->frames.p[s->first + i];
+		struct pc_entry *e = entry_of(n, f);
+		*vec_push(&n->entries) = e;
+		*vec_push(&n->native) = (struct merge_native){ f->sp, e->eval };
+	}
+	if (!n->native.n) {
+		for (size_t i = 0; i < n->python.n; i++)
+			*vec_push(out) = n->python.p[i];
+		return;
+	}
+	runs_of(n, state, py, n_py);
+	size_t n_items = 0, room = n->native.n + n->python.n;
+	while (n->items.n < room)
+		vec_push(&n->items);
+	int rc = merge_stacks(n->native.p, n->native.n, s->end == NATIVE_WHOLE, n->runs.p, n->runs.n, n->items.p, &n_items);
+	if (rc < 0) {
+		th->unmatched = rc == ERR_ABSENT ? STR("no evaluation frame is known by name or by place")
+			: broken ? STR("the Python stack is not whole") : STR("their numbers or places differ");
+		if (!n->n_unmatched++) {
+			n->unmatched_tid = (long long)th->tid;
+			n->unmatched_why = th->unmatched;
+		}
+	}
+	size_t left = n->python.n;
+	for (size_t i = 0; i < n_items; i++) {
+		const struct merge_item *it = &n->items.p[i];
+		if (it->python) {
+			*vec_push(out) = n->python.p[it->index];
+			left--;
+			continue;
+		}
+		struct pc_entry *e = n->entries.p[it->index];
+		const bool above = rc == 0 && left < n->python.n, below = left > 0;
+		for (size_t k = 0; k < e->n; k++)
+			*vec_push(out) = variant(n, e, k, plumbing_of(e, e->frames[k], it->role, above, below));
+	}
+}
+
+void natives_end(struct natives *n)
+{
+	if (!n)
+		return;
+	if (n->n_no_tables)
+		report_problem(n->r, P_NATIVE_NO_TABLES, n->n_no_tables, n->n_threads, str_c(n->r->arena, n->no_tables));
+	if (n->n_broken)
+		report_problem(n->r, P_NATIVE_BROKEN, n->n_broken, n->n_threads, n->broken_tid, str_c(n->r->arena, n->broken_why));
+	if (n->n_unmatched)
+		report_problem(n->r, P_NATIVE_UNMATCHED, n->n_unmatched, n->unmatched_tid, str_c(n->r->arena, n->unmatched_why));
+	HASH_CLEAR(hh, n->pcs);
+	vec_free(&n->native);
+	vec_free(&n->runs);
+	vec_free(&n->python);
+	vec_free(&n->items);
+	vec_free(&n->entries);
+	free(n);
+}

@@ -1,0 +1,28 @@
+/* Native frames of the report's threads, and Python's among them. */
+#ifndef INSPECT_NATIVE_H
+#define INSPECT_NATIVE_H
+
+#include "inspect/target.h"
+
+/* What unwinding gave, while threads are collected. */
+struct natives;
+/* Waits for t->native.  NULL: native stacks were not asked for. */
+struct natives *natives_new(struct target *t, struct report *r);
+/* Says what of all threads together has to be said; takes NULL. */
+void natives_end(struct natives *n);
+
+/* A Python frame or shim as the walk gave it. */
+struct native_python {
+	const struct report_frame *frame; /* NULL: a shim */
+	addr_t addr;
+	bool entry;
+};
+struct native_list VEC(const struct report_frame *);
+/*
+ * The stack of the image's thread `index`, innermost first, onto out: native frames with py's, innermost first, among them.
+ * state: its thread state, 0 if none.  broken: Python's walk ended early.  Fills th->unmatched and th->native_broken.
+ */
+void natives_stack(struct natives *n, size_t index, addr_t state, const struct native_python *py, size_t n_py, bool broken,
+		   struct report_thread *th, struct native_list *out);
+
+#endif

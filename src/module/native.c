@@ -1,0 +1,227 @@
+/* The child that unwinds, as its parent sees it: started, listened to, ended in time. */
+#include "module/native.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "module/native_unwind.h"
+
+const struct native_limits native_default = { .frames = 2000000, .threads = 200000, .memory = 1 << 30, .seconds = 20, .lines = false };
+
+enum { STREAM_MAX = 256 << 20, SAID_MAX = 200 };
+
+struct native {
+	struct image *img;
+	struct modules *mods;
+	struct native_limits lim;
+	struct arena *arena;
+	pid_t pid;             /* 0: waited for */
+	int out, said;         /* its records; its standard error (a memory file) */
+	struct timespec start;
+	struct native_records records;
+	bool finished;
+	int rc;
+	struct err err;
+};
+
+/* What a process has of its own (the kernel's count for RLIMIT_DATA), so that the limit is on what the child adds. */
+static uint64_t data_now(void)
+{
+	unsigned long pages[6] = { 0 };
+	FILE *f = fopen("/proc/self/statm", "re");
+	if (!f)
+		return 0;
+	int n = fscanf(f, "%lu %lu %lu %lu %lu %lu", &pages[0], &pages[1], &pages[2], &pages[3], &pages[4], &pages[5]);
+	fclose(f);
+	return n == 6 ? (uint64_t)pages[5] * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+static void limit(int what, uint64_t n)
+{
+	struct rlimit old;
+	if (getrlimit(what, &old) == 0) {
+		old.rlim_cur = old.rlim_max == RLIM_INFINITY || n < old.rlim_max ? n : old.rlim_max;
+		old.rlim_max = old.rlim_cur;
+		(void)!setrlimit(what, &old);
+	}
+}
+
+static _Noreturn void child(struct native *n, int fd, pid_t parent)
+{
+	uint64_t data = data_now(), most;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	for (int s = 1; s < NSIG; s++)
+		signal(s, SIG_DFL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGINT, SIG_IGN); /* the parent ends both */
+	limit(RLIMIT_CORE, 0);
+	limit(RLIMIT_CPU, n->lim.seconds + 1);
+	if (data && add_fits(data, n->lim.memory, &most))
+		limit(RLIMIT_DATA, most);
+	if (n->said >= 0) {
+		dup2(n->said, 1); /* libdw's assertions, and whatever it prints */
+		dup2(n->said, 2);
+	}
+	int rc = native_unwind(n->img, n->mods, &n->lim, fd);
+	_exit(rc < 0 ? 1 : 0);
+}
+
+int native_start(struct image *img, struct modules *mods, const struct native_limits *lim, struct native **ret, struct err *err)
+{
+	int fd[2];
+	if (pipe2(fd, O_CLOEXEC) < 0)
+		return err_set(err, ERR_IO, "no pipe for unwinding: %s", strerror(errno));
+	struct native *n = xcalloc(1, sizeof *n);
+	n->img = img;
+	n->mods = mods;
+	n->lim = *lim;
+	n->arena = arena_new();
+	n->said = memfd_create("unwinding says", MFD_CLOEXEC);
+	n->out = fd[0];
+	clock_gettime(CLOCK_MONOTONIC, &n->start);
+	fflush(NULL); /* or both would write it */
+	pid_t parent = getpid(), pid = fork();
+	if (pid == 0) {
+		close(fd[0]);
+		child(n, fd[1], parent);
+	}
+	close(fd[1]);
+	if (pid < 0) {
+		int saved = errno;
+		native_close(n);
+		return err_set(err, ERR_IO, "no process for unwinding: %s", strerror(saved));
+	}
+	n->pid = pid;
+	*ret = n;
+	return 0;
+}
+
+int native_pid(const struct native *n)
+{
+	return n->pid;
+}
+
+/* Milliseconds until its time is over. */
+static int left(const struct native *n)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	int64_t ms = (int64_t)n->lim.seconds * 1000 - (now.tv_sec - n->start.tv_sec) * 1000 - (now.tv_nsec - n->start.tv_nsec) / 1000000;
+	return ms < 0 ? 0 : (int)(ms > 1000000 ? 1000000 : ms);
+}
+
+/* 0: it closed its end; ERR_LIMIT: too late, or too much. */
+static int listen_to(struct native *n, struct sb *b, bool *late)
+{
+	CLEANUP(cleanup_free) char *buf = xmalloc(1 << 16);
+	for (;;) {
+		struct pollfd p = { .fd = n->out, .events = POLLIN };
+		int ready = poll(&p, 1, left(n));
+		if (ready < 0 && errno == EINTR)
+			continue;
+		*late = ready == 0;
+		if (ready <= 0)
+			return ready < 0 ? ERR_IO : ERR_LIMIT;
+		ssize_t got = read(n->out, buf, 1 << 16);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got < 0 ? ERR_IO : 0;
+		if (b->len + (size_t)got > STREAM_MAX)
+			return ERR_LIMIT;
+		sb_bytes(b, buf, (size_t)got);
+	}
+}
+
+static int reap(struct native *n, bool kill_it)
+{
+	int status = 0;
+	if (kill_it)
+		kill(n->pid, SIGKILL);
+	while (waitpid(n->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	n->pid = 0;
+	return status;
+}
+
+/* The first line it wrote to standard error (an assertion of libdw's says where), or "". */
+static const char *last_words(struct native *n)
+{
+	char buf[SAID_MAX];
+	ssize_t got = n->said >= 0 ? pread(n->said, buf, sizeof buf, 0) : -1;
+	if (got <= 0)
+		return "";
+	const char *line = memchr(buf, '\n', (size_t)got);
+	struct str s = str_from_bytes(n->arena, buf, line ? (size_t)(line - buf) : (size_t)got);
+	struct sb safe = { 0 };
+	sb_printf(&safe, ": ");
+	sb_safe(&safe, s);
+	struct str all = sb_take(&safe, n->arena);
+	return str_c(n->arena, all);
+}
+
+static int finish(struct native *n)
+{
+	struct sb b = { 0 };
+	bool late = false;
+	int rc = listen_to(n, &b, &late), status = reap(n, rc < 0);
+	int parsed = native_records_parse((struct blob){ (const uint8_t *)b.s, b.len }, n->records.n_threads, n->arena, &n->records);
+	sb_free(&b);
+	if (parsed < 0)
+		return err_set(&n->err, ERR_CORRUPT, "what it said makes no sense");
+	if (n->records.done)
+		return 0;
+	if (rc == ERR_LIMIT && late)
+		return err_set(&n->err, ERR_LIMIT, "it took longer than %u s", n->lim.seconds);
+	if (rc == ERR_LIMIT)
+		return err_set(&n->err, ERR_LIMIT, "it said more than %d MiB", STREAM_MAX >> 20);
+	if (rc < 0)
+		return err_set(&n->err, ERR_IO, "it could not be listened to");
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
+		return err_set(&n->err, ERR_LIMIT, "it took longer than %u s", n->lim.seconds);
+	if (WIFSIGNALED(status))
+		return err_set(&n->err, ERR_GONE, "it died of signal %d%s", WTERMSIG(status), last_words(n));
+	return err_set(&n->err, ERR_GONE, "it ended early%s", last_words(n));
+}
+
+int native_finish(struct native *n, const struct native_records **ret, struct err *err)
+{
+	if (!n->finished) {
+		const struct thread *threads;
+		n->records.n_threads = image_threads(n->img, &threads);
+		n->rc = finish(n);
+		n->finished = true;
+	}
+	*ret = &n->records;
+	if (n->rc < 0 && err)
+		*err = n->err;
+	return n->rc;
+}
+
+void native_close(struct native *n)
+{
+	if (!n)
+		return;
+	if (n->pid > 0)
+		reap(n, true);
+	if (n->out >= 0)
+		close(n->out);
+	if (n->said >= 0)
+		close(n->said);
+	native_records_free(&n->records);
+	arena_free(n->arena);
+	free(n);
+}

@@ -1,0 +1,30 @@
+/*
+ * Native stacks.  libdw works in a child process, which inherits the image and the modules' files and answers in bounded
+ * records through a pipe: whatever a damaged or hostile file makes of it, the caller goes on with what came, and can say why
+ * it is not all.
+ */
+#ifndef MODULE_NATIVE_H
+#define MODULE_NATIVE_H
+
+#include "module/module.h"
+#include "module/native_records.h"
+
+struct native_limits {
+	uint64_t frames;   /* a thread */
+	uint64_t threads;
+	uint64_t memory;   /* bytes the child may have of its own */
+	unsigned seconds;  /* until the last record is there */
+	bool lines;        /* source lines and inlined functions too */
+};
+extern const struct native_limits native_default;
+
+struct native;
+/* Starts the child; borrows img and mods until native_close.  The caller must be single-threaded.  ERR_IO: no process could be had. */
+int native_start(struct image *img, struct modules *mods, const struct native_limits *lim, struct native **ret, struct err *err) MUST_CHECK;
+/* Waits for it, at most until its time is over, and then for good.  Always gives what came; err->msg says what went wrong:
+ * ERR_GONE it died, ERR_LIMIT too slow or too big, ERR_CORRUPT nonsense came. */
+int native_finish(struct native *n, const struct native_records **ret, struct err *err) MUST_CHECK;
+void native_close(struct native *n); /* takes NULL; ends the child */
+int native_pid(const struct native *n); /* for tests */
+
+#endif
