@@ -559,10 +559,12 @@ addr_t build_code(struct build *b, const struct build_code *c)
 	addr_t o = build_object(b, b->types.code, size + len);
 	uint8_t *zeros = xcalloc(1, len + 1);
 	const void *bytes = c->code.p ? c->code.p : zeros;
-	if (adaptive)
+	if (adaptive) {
 		build_put(b, build_field_at(b, o, F_PyCode_co_code_adaptive), bytes, len);
-	else
+		WRITE(b, o, PyVarObject, ob_size, len / 2);
+	} else {
 		WRITE(b, o, PyCode, co_code, build_bytes(b, bytes, len));
+	}
 	free(zeros);
 	addr_t table = c->table.p ? build_bytes(b, c->table.p, c->table.len) : plain_table(b, units);
 	build_field(b, o, layout_has(&b->layout, F_PyCode_co_linetable) ? F_PyCode_co_linetable : F_PyCode_co_lnotab, table);

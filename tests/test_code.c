@@ -16,11 +16,14 @@ static void names(const struct layout *l)
 	addr_t lengthy = build_code(b, &(struct build_code){ .name = big, .file = "<string>", .firstlineno = 0 });
 	free(big);
 	addr_t bytes_name = build_code(b, &(struct build_code){ .name = "f", .file = "b.py" });
-	addr_t no_name = build_code(b, &(struct build_code){ .name = "f", .file = "b.py" });
+	addr_t no_name = build_code(b, &(struct build_code){ .name = "f", .qualname = "C.m.<locals>.f", .file = "b.py" });
+	addr_t no_long_name = build_code(b, &(struct build_code){ .name = "f", .qualname = "C.f", .file = "b.py" });
 	addr_t nothing = build_code(b, &(struct build_code){ .name = "f", .file = "b.py" });
 	WRITE(b, bytes_name, PyCode, co_name, build_int(b, 3));
 	build_lose(b, build_field_get(b, no_name, F_PyCode_co_name), 16);
 	build_lose(b, build_field_get(b, nothing, F_PyCode_co_name), 16);
+	if (layout_has(&b->layout, F_PyCode_co_qualname))
+		build_lose(b, build_field_get(b, no_long_name, F_PyCode_co_qualname), 16);
 	build_lose(b, build_field_get(b, nothing, F_PyCode_co_filename), 16);
 	struct py *py = build_py(b);
 	struct py_code c = { .firstlineno = -7 };
@@ -39,7 +42,10 @@ static void names(const struct layout *l)
 	ck_assert_uint_eq(c.name.len, 65536);
 
 	ck_assert_int_eq(py_code_read(py, no_name, b->arena, &c), 0);
-	ck_assert(!c.name.s && str_is(c.file, "b.py"));
+	/* The end of the long one is the same, where there is one. */
+	ck_assert((HAS(py, PyCode, co_qualname) ? str_is(c.name, "f") : !c.name.s) && str_is(c.file, "b.py"));
+	ck_assert_int_eq(py_code_read(py, no_long_name, b->arena, &c), 0);
+	ck_assert(str_is(c.name, "f") && !c.qualname.s);
 	struct py_code before = c;
 	ck_assert_int_eq(py_code_read(py, bytes_name, b->arena, &c), ERR_CORRUPT);
 	ck_assert_int_eq(py_code_read(py, nothing, b->arena, &c), ERR_FAULT);

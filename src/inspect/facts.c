@@ -93,6 +93,9 @@ static void python_facts(struct target *t, struct report *r)
 	r->python.found_by = str_of(py->found_by);
 	r->python.layout = str_of(py->layout.name);
 	r->python.version_source = py->version_exact ? STR("process") : STR("layout");
+	r->python.salvaged = py->salvaged;
+	if (py->salvaged)
+		report_problem(r, P_SALVAGED, py->n_salvaged);
 	if (py->table_older)
 		report_problem(r, P_TABLE_OLDER, py->version_text, py->layout.name);
 	if (py->self_differ)

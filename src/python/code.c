@@ -51,6 +51,10 @@ int py_code_read(const struct py *py, addr_t code, struct arena *a, struct py_co
 		return ERR_CORRUPT;
 	if (name < 0 && file < 0)
 		return name;
+	/* Truncated cores have lost the names that 3.12 and later keep in the runtime itself (_Py_ID); the last part of the long one is the same. */
+	for (size_t i = c.qualname.len; name < 0 && i > 0 && !c.name.s; i--)
+		if (i == 1 || c.qualname.s[i - 1] == '.')
+			c.name = i == 1 && c.qualname.s[0] != '.' ? c.qualname : (struct str){ c.qualname.s + i, c.qualname.len - i };
 	*ret = c;
 	return 0;
 }

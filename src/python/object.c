@@ -63,6 +63,18 @@ static int check_type(const struct py *py, addr_t type, uint64_t *flags)
 	return rc < 0 ? rc : ERR_CORRUPT;
 }
 
+/* A type that was not captured, but is known by where it is: a truncated core has lost the static ones, and another one is another. */
+static bool kind_by_identity(const struct py *py, addr_t type, uint8_t *ret)
+{
+	if (type == py->types.str)
+		*ret = O_STR;
+	else if (type == py->types.bytes)
+		*ret = O_BYTES;
+	else
+		return py->salvaged;
+	return true;
+}
+
 int object_at(const struct py *py, addr_t addr, struct object *ret)
 {
 	struct object o = { .py = py, .addr = addr };
@@ -76,6 +88,10 @@ int object_at(const struct py *py, addr_t addr, struct object *ret)
 	if (o.type == 0)
 		return ERR_CORRUPT;
 	rc = check_type(py, o.type, &o.flags);
+	if (rc == ERR_FAULT && kind_by_identity(py, o.type, &o.kind)) {
+		*ret = o;
+		return 0;
+	}
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; i < sizeof fast_subclass / sizeof *fast_subclass; i++)

@@ -8,6 +8,7 @@
 
 #include "python/object.h"
 #include "python/prove.h"
+#include "python/salvage.h"
 #include "python/walk.h"
 
 struct walk walk_start(const struct py *py, addr_t first, unsigned long limit)
@@ -54,8 +55,8 @@ struct walk py_interps(const struct py *py)
 
 struct walk py_threads(const struct py *py, const struct py_interp *in)
 {
-	addr_t first = 0;
-	int rc = READ(py, in->addr, PyInterp, tstate_head, &first);
+	addr_t first = py->salvaged ? salvage_thread(py, in->addr, 0) : 0;
+	int rc = py->salvaged ? 0 : READ(py, in->addr, PyInterp, tstate_head, &first);
 	struct walk w = walk_start(py, first, PY_MAX_THREADS);
 
 	w.owner = in->addr;
@@ -107,7 +108,10 @@ int py_next_interp(struct walk *w, struct py_interp *ret)
 	struct py_interp in = { .addr = w->next, .id = -1 };
 	addr_t next, main;
 	uint64_t id;
-	rc = READ(py, in.addr, PyInterp, next, &next);
+	if (py->salvaged)
+		next = salvage_interp_after(py, in.addr);
+	else
+		rc = READ(py, in.addr, PyInterp, next, &next);
 	if (rc < 0)
 		return walk_stop(w, rc);
 	if (READ(py, in.addr, PyInterp, id, &id) == 0)
@@ -116,7 +120,7 @@ int py_next_interp(struct walk *w, struct py_interp *ret)
 	if (py->runtime && READ(py, py->runtime, PyRuntime, interp_main, &main) == 0)
 		in.main = main == in.addr;
 	else
-		in.main = in.id == 0 || (in.id == -1 && !next);
+		in.main = in.id == 0 || (in.id == -1 && !next && !py->salvaged);
 	gil_state(py, &in);
 	walk_leave(w, next);
 	*ret = in;
@@ -247,6 +251,8 @@ int py_next_thread(struct walk *w, struct py_thread *ret)
 	t.holds_gil = w->gil_holder && w->gil_holder == t.addr;
 	if (t.holds_gil && READ(py, t.addr, PyThread, holds_gil, &holds) == 0 && !holds)
 		t.holds_gil = false; /* 3.14: the thread has let go, the lock does not say so yet */
+	if (py->salvaged)
+		next = salvage_thread(py, w->owner, w->n + 1);
 	walk_leave(w, next);
 	*ret = t;
 	return 1;

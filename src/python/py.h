@@ -24,14 +24,18 @@ struct py {
 	uint32_t version;         /* full PY_VERSION_HEX as the process says (sys.hexversion, Py_Version or debug offsets) */
 	bool version_exact;       /* false: taken from the layout */
 	char version_text[32];    /* "3.12.1", "3.14.0rc2" */
-	const char *found_by;     /* "hint", "symbol", "section", "dynamic", "cookie", "search" (thread pointers) */
+	const char *found_by;     /* "hint", "symbol", "section", "dynamic", "cookie", "search" (thread pointers), "salvage" */
 	bool free_threaded, debug_build;
 	unsigned self_taken, self_differ; /* fields from _Py_DebugOffsets, and those that disagree with the table */
 	bool table_older;         /* the newest table is older than this version; its own debug offsets are used */
 	struct py_types types;
+	bool salvaged;            /* of a truncated core: thread states found one by one, the lists they were in are cut off */
+	const struct py_salvaged *salvaged_threads; /* by interpreter, newest first */
+	size_t n_salvaged;
 	const struct py_tid *by_tls, *by_sp, *by_tid; /* the image's threads, sorted by thread pointer (where known), by sp, by tid */
 	size_t n_by_tls, n_by_tid; /* n_by_tid: of by_sp too */
 };
+struct py_salvaged { addr_t interp, thread; };
 struct py_tid { addr_t at, tls; pid_t tid; };
 
 /* Overrules: python_version 0 and layout_text NULL when not given. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "python/prove.h"
+#include "python/salvage.h"
 #include "python/search.h"
 
 enum {
@@ -552,6 +553,30 @@ static const struct proof *not_captured(const struct opening *o)
 	return NULL;
 }
 
+/* What a truncated core still holds; why: why that is nothing. ERR_ABSENT, ERR_CORRUPT. */
+static int salvage(struct opening *o, const struct py_options *opt, char *why, size_t room)
+{
+	struct known_version known;
+	size_t n = 0, which;
+
+	*why = 0;
+	if (!image_facts(o->img)->n_lost)
+		return ERR_ABSENT;
+	version_for_message(o);
+	known = opt->layout_text.s ? (struct known_version){ 0 } : o->known;
+	if (opt->python_version && opt->python_version >> 16 != known.version >> 16)
+		known = (struct known_version){ .version = opt->python_version };
+	CLEANUP(cleanup_free) struct salvage_try *tries = xcalloc(o->n_tries + 1, sizeof *tries);
+	for (size_t i = 0; i < o->n_tries; i++)
+		if (try_ready(&o->tries[i]))
+			tries[n++] = (struct salvage_try){ o->tries[i].layout, o->tries[i].config };
+	struct py py;
+	int rc = py_salvage(&o->base, tries, n, &known, o->arena, &py, &which, why, room);
+	if (rc == 0)
+		(void)accept(o, &py, tries[which].config, "salvage");
+	return rc;
+}
+
 static int give_up(struct opening *o, char *version_seen, struct err *err)
 {
 	const struct thread *threads;
@@ -564,6 +589,10 @@ static int give_up(struct opening *o, char *version_seen, struct err *err)
 		err_set(err, ERR_NOPYTHON, "found no CPython");
 		return err_why(err, "no libpython, no symbol _PyRuntime, no section .PyRuntime, no cookie of 3.13 or later, and no thread state "
 			       "with the thread pointer of one of the %zu threads", n);
+	}
+	if (no_interpreter(o) && image_facts(o->img)->truncated) {
+		err_set(err, ERR_NOPYTHON, "found no Python interpreter");
+		return err_why(err, "Python %s is mapped, but its runtime is cut off, and no thread state could be proved in what is left", o->known.text);
 	}
 	if (no_interpreter(o)) {
 		err_set(err, ERR_NOPYTHON, "found no Python interpreter");
@@ -648,8 +677,16 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 	} else {
 		add_builtin_tries(&o, opt);
 	}
-	if (!find_runtime(&o, opt))
-		return give_up(&o, opt->version_seen, err);
+	if (!find_runtime(&o, opt)) {
+		char why[160];
+		int rc = salvage(&o, opt, why, sizeof why);
+		if (rc == ERR_CORRUPT) {
+			err_set(err, ERR_NOPYTHON, "found no Python whose layout is sure");
+			return err_why(err, "its runtime is cut off, and %s, so none is shown; --python-version chooses", why);
+		}
+		if (rc < 0)
+			return give_up(&o, opt->version_seen, err);
+	}
 	*ret = o.found;
 	return 0;
 }

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Cores that ulimit -c or a full disk cut: what is shown of them is what the whole core shows, and nothing else.
+
+truncated.py PYSNAP PYANALYZE [NAME...]     NAME: only interpreters whose name contains it
+
+A stack of a cut core may lack older frames (then the report says so) and names (shown as unknown); a stack that is not the inner
+part of the true one fails.  Without a runtime, stacks come from thread states that were proved one by one (PZ305).
+"""
+import json
+import os
+import resource
+import signal
+import sys
+
+from pythons import find, layouts
+from tap import Tap
+from target import Target, run
+
+PYANALYZE = os.path.abspath(sys.argv[2])
+tap = Tap()
+VERSIONS = ("3.8", "3.12", "3.13", "3.14")
+
+
+class Limited(Target):
+    """Its core ends after so many bytes (holes do not count)."""
+    limit = resource.RLIM_INFINITY
+
+    def cores_on(self):
+        resource.setrlimit(resource.RLIMIT_CORE, (self.limit, resource.RLIM_INFINITY))
+
+
+def limited(python, limit):
+    return type("Limited", (Limited,), {"limit": limit})(python, "threads.py", "TRUTH")
+
+
+def report(path):
+    done = run([PYANALYZE, "--json", path])
+    try:
+        return json.loads(done.stdout), done
+    except ValueError:
+        return None, done
+
+
+def stacks(rep):
+    """[(tid, broken, [(function, file, line)] innermost first)] of threads with Python frames."""
+    out = []
+    for t in rep["threads"]:
+        folded = {f["at"]: f for f in t.get("folded", [])}
+        ids, at, frames = t["stack"], 0, []
+        while at < len(ids):
+            f = folded.get(at, {"frames": 1, "repeat": 1})
+            frames += ids[at:at + f["frames"]] * f["repeat"]
+            at += f["frames"]
+        frames = [rep["frames"][i] for i in frames]
+        frames = [(f.get("function"), f.get("file"), f.get("line")) for f in frames if "code" in f or f.get("kind", "python") == "python"]
+        if frames:
+            out.append((t["tid"], "broken" in t, frames[::-1]))
+    return out
+
+
+def same(got, want):
+    """What was lost is unknown; what is shown is true."""
+    function, file, line = got
+    return (function in (None, want[0]) or function.startswith("<code 0x")) and file in (None, want[1]) and line in (None, want[2])
+
+
+def inner_part(got, broken, want):
+    return len(got) <= len(want) and (broken or len(got) == len(want)) and all(same(a, b) for a, b in zip(got, want))
+
+
+def check(name, rep, done, whole, by_tid):
+    """Returns how many stacks were shown."""
+    if not tap.ok(rep is not None and done.returncode in (0, 5), "%s: a report" % name, done.stderr.decode("utf-8", "replace")):
+        return 0
+    tap.ok("PZ101" in [p["code"] for p in rep["problems"]], "%s: it says that it is truncated" % name)
+    wrong = []
+    shown = stacks(rep)
+    for tid, broken, frames in shown:
+        candidates = [w for t, _, w in whole if t == tid or not by_tid]
+        if not any(inner_part(frames, broken, w) for w in candidates):
+            wrong.append((tid, broken, frames[:6], candidates[:1] if by_tid else ""))
+    tap.ok(not wrong, "%s: %d stacks shown, each a true one" % (name, len(shown)), "\n".join(map(repr, wrong)))
+    return len(shown)
+
+
+def with_folder(frames, folder):
+    return [(function, file.replace(folder, "DIR") if file else file, line) for function, file, line in frames]
+
+
+def one(python):
+    name = python.name
+    target = limited(python, resource.RLIM_INFINITY)
+    shown = 0
+    try:
+        if not tap.ok(target.wait_ready(), "%s: the program parks" % name, target.text()):
+            return 0
+        core, why = target.core(signal.SIGABRT)
+        if not core:
+            tap.skip("%s: cores" % name, why)
+            return 0
+        rep, done = report(core)
+        if not tap.ok(rep is not None and done.returncode == 0, "%s: the whole core: a report" % name, done.stderr.decode("utf-8", "replace")):
+            return 0
+        whole = stacks(rep)
+        tap.ok(len(whole) == 13, "%s: the whole core: 13 stacks" % name, len(whole))
+        size = os.path.getsize(core)
+        for percent in (99, 95, 60, 20):
+            cut = os.path.join(target.top, "cut")
+            with open(core, "rb") as f, open(cut, "wb") as out:
+                left = size * percent // 100
+                while left:
+                    block = f.read(min(left, 1 << 20))
+                    if block.count(0) == len(block):
+                        out.seek(len(block), os.SEEK_CUR)
+                    else:
+                        out.write(block)
+                    left -= len(block)
+                out.truncate()
+            rep, done = report(cut)
+            shown += check("%s: cut to %d %%" % (name, percent), rep, done, whole, True)
+            os.unlink(cut)
+        whole = [(t, b, with_folder(w, target.script)) for t, b, w in whole]
+    finally:
+        target.end()
+    for limit in (1024, 4096):
+        target = limited(python, limit << 10)
+        try:
+            if not tap.ok(target.wait_ready(), "%s: the program parks" % name, target.text()):
+                continue
+            core, why = target.core(signal.SIGABRT)
+            if not core:
+                tap.skip("%s: ulimit -c %d" % (name, limit), why)
+                continue
+            rep, done = report(core)
+            here = [(t, b, with_folder(w, target.script)) for t, b, w in whole]
+            if rep is not None:
+                text = json.dumps(rep["frames"]).replace(json.dumps(target.script)[1:-1], "DIR")
+                rep["frames"] = json.loads(text)
+            if limit == 4096 and rep is not None and "PZ101" not in [p["code"] for p in rep["problems"]]:
+                tap.skip("%s: ulimit -c %d" % (name, limit), "the core fits")
+                continue
+            shown += check("%s: ulimit -c %d" % (name, limit), rep, done, here, False)
+        finally:
+            target.end()
+    return shown
+
+
+def main():
+    known, shown, ran = layouts(PYANALYZE), 0, 0
+    interpreters, absent = find()
+    for name, why in absent:
+        tap.skip(name, why)
+    seen = set()
+    for python in interpreters:
+        if sys.argv[3:] and not any(n in python.name for n in sys.argv[3:]):
+            continue
+        if python.config != os.uname().machine or python.minor not in VERSIONS or (python.minor, python.config) not in known or python.minor in seen:
+            continue
+        seen.add(python.minor)
+        ran += 1
+        shown += one(python)
+    if ran:
+        tap.ok(shown >= 8 * ran, "stacks out of cut cores: %d of %d interpreters" % (shown, ran))
+    tap.done()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,440 @@
+/*
+ * What is found in a core whose runtime, types and main interpreter are cut off: under every built-in layout the true
+ * stacks, and none where anything contradicts.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "build_py.h"
+#include "python/salvage.h"
+
+#define IDENT 0x7f0000000700u
+enum { THREADS = 4, DEEP = 5 };
+
+static void each_layout(void (*f)(const struct layout *l, const char *config))
+{
+	uint32_t version;
+	const char *config;
+	unsigned n = 0;
+
+	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
+		struct layout l;
+		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
+		f(&l, config);
+		n++;
+	}
+	ck_assert_uint_gt(n, 0);
+}
+
+/* The main thread (3.11 on: inside its interpreter) and three more, each DEEP frames, the innermost at instruction 2 * its number. */
+struct some {
+	struct build *b;
+	addr_t thread[THREADS], code[DEEP], frame[THREADS][DEEP], cut;
+};
+
+static struct some some_threads(const struct layout *l)
+{
+	struct some s = { .b = build_new(l) };
+	s.cut = s.b->heap.base + s.b->heap.n; /* what was built so far */
+	for (int i = 0; i < DEEP; i++) {
+		char name[16];
+		snprintf(name, sizeof name, "level_%d", i);
+		s.code[i] = build_code(s.b, &(struct build_code){ .name = name, .file = "/a/b.py", .firstlineno = 100 * i + 1, .units = 8, .stacksize = 4 });
+	}
+	for (int i = 0; i < THREADS; i++) {
+		s.thread[i] = build_thread(s.b, s.b->interp, IDENT + 0x1000 * (uint64_t)i, 100 + i);
+		build_frame(s.b, s.thread[i], &(struct build_frame){ .shim = true });
+		for (int k = 0; k < DEEP; k++)
+			s.frame[i][k] = build_frame(s.b, s.thread[i], &(struct build_frame){ .code = s.code[k], .lasti = k == DEEP - 1 ? 2 * i : 4, .entry = k == 0 });
+	}
+	build_settle(s.b);
+	return s;
+}
+
+/* libpython's data is cut off. */
+static void cut_off(struct some *s)
+{
+	build_lose(s->b, s->b->heap.base, s->cut - s->b->heap.base);
+}
+
+static struct image *image_of(struct some *s, const char *path)
+{
+	struct image *img = build_image(s->b);
+	struct image_facts *f = image_facts_mut(img);
+	for (size_t i = 0; i < s->b->lost.n; i++)
+		image_add_lost(img, s->b->lost.p[i].start, s->b->lost.p[i].end);
+	f->truncated = true;
+	if (path)
+		*image_add_mapping(img) = (struct mapping){ .start = s->b->heap.base, .end = (s->cut + 4095) & ~(addr_t)4095,
+							    .path = { (const uint8_t *)path, strlen(path) } };
+	image_settle(img);
+	return img;
+}
+
+static const char *path_of(const struct layout *l)
+{
+	static char path[64];
+	snprintf(path, sizeof path, "/usr/lib/libpython%u.%u.so.1.0", l->version >> 24, l->version >> 16 & 255);
+	return path;
+}
+
+/* Thread i is shown with so many frames, innermost first and true. */
+static void check_stack(const struct py *py, const struct some *s, const struct py_thread *t, int frames)
+{
+	int i = 0;
+	while (i < THREADS && s->thread[i] != t->addr)
+		i++;
+	MUST(i < THREADS, "%s: 0x%llx is no thread state", py->layout.name, (unsigned long long)t->addr);
+	ck_assert_int_eq(t->tid, 100 + i);
+	struct walk w = py_frames(py, t->frame);
+	struct py_frame f;
+	int rc = 0, k = DEEP, shown = 0;
+	while ((rc = py_next_frame(&w, &f)) == 1) {
+		if (f.shim)
+			continue;
+		struct py_code code;
+		struct position at;
+		char name[16];
+		k--;
+		shown++;
+		MUST(k >= 0 && f.addr == s->frame[i][k] && f.code == s->code[k], "%s: thread %d, frame %d", py->layout.name, i, k);
+		snprintf(name, sizeof name, "level_%d", k);
+		ck_assert_int_eq(py_code_read(py, f.code, py->img ? s->b->arena : NULL, &code), 0);
+		MUST(str_is(code.name, name) && str_is(code.file, "/a/b.py"), "%s: thread %d, frame %d: names", py->layout.name, i, k);
+		ck_assert_int_eq(py_code_position(py, f.code, f.lasti, &at), 0);
+		MUST(at.line == 100 * k + 1 + (k == DEEP - 1 ? i : 2), "%s: thread %d, frame %d: line %d", py->layout.name, i, k, at.line);
+	}
+	MUST(shown == frames, "%s: thread %d has %d frames", py->layout.name, i, shown);
+	ck_assert_int_eq(rc, frames == DEEP ? 0 : ERR_FAULT);
+}
+
+/* Opens, and checks that exactly the threads of the mask are shown; whole: with all frames. */
+static struct py *expect(struct some *s, struct image *img, unsigned mask, bool whole)
+{
+	struct py *py = NULL;
+	struct err err = { 0 };
+	int rc = py_open(img, NULL, NULL, s->b->arena, &py, &err);
+	MUST(rc == 0, "%s: %s: %s", s->b->layout.name, err.msg, err.why);
+	MUST(py->salvaged && !strcmp(py->found_by, "salvage") && !py->runtime, "%s: found by %s", s->b->layout.name, py->found_by);
+	struct walk w = py_interps(py);
+	struct py_interp in;
+	unsigned seen = 0, n = 0;
+	while (py_next_interp(&w, &in) == 1) {
+		ck_assert(in.addr == s->b->interp && !in.gil_known);
+		struct walk tw = py_threads(py, &in);
+		struct py_thread t;
+		int last = THREADS;
+		while (py_next_thread(&tw, &t) == 1) {
+			int i = 0;
+			while (i < THREADS && s->thread[i] != t.addr)
+				i++;
+			/* The newest first, as lists have them. */
+			MUST(i < last, "%s: thread %d after %d", s->b->layout.name, i, last);
+			last = i;
+			seen |= 1u << i;
+			if (whole)
+				check_stack(py, s, &t, DEEP);
+		}
+		n++;
+	}
+	ck_assert_uint_eq(n, 1);
+	MUST(seen == mask, "%s: threads 0x%x, not 0x%x", s->b->layout.name, seen, mask);
+	return py;
+}
+
+/* Does the main thread's state lie in what is cut off? */
+static unsigned survivors(const struct some *s)
+{
+	return s->thread[0] < s->cut ? 0xe : 0xf;
+}
+
+static void nothing(struct some *s, struct image *img)
+{
+	struct py *py = NULL;
+	struct err err = { 0 };
+	int rc = py_open(img, NULL, NULL, s->b->arena, &py, &err);
+	MUST(rc < 0 && !py, "%s: found by %s", s->b->layout.name, py ? py->found_by : "");
+	ck_assert_str_ne(err.msg, "");
+}
+
+static void runtime_cut(const struct layout *l, const char *config)
+{
+	struct some s = some_threads(l);
+	cut_off(&s);
+	struct py *py = expect(&s, image_of(&s, path_of(l)), survivors(&s), true);
+	ck_assert_uint_eq(py->version >> 16, l->version >> 16);
+	ck_assert(!py->version_exact && py->layout.version >> 16 == l->version >> 16);
+	/* Also when nothing tells the version: by what fits, if that is one. */
+	struct err err = { 0 };
+	py = NULL;
+	if (py_open(image_of(&s, NULL), NULL, NULL, s.b->arena, &py, &err) == 0)
+		expect(&s, image_of(&s, NULL), survivors(&s), true);
+	else
+		MUST(strstr(err.why, "could both be there"), "%s: %s: %s", l->name, err.msg, err.why);
+	build_free(s.b);
+}
+
+START_TEST(the_runtime_is_cut_off)
+{
+	each_layout(runtime_cut);
+}
+END_TEST
+
+/* A path that lies: no table of another minor version is believed. */
+static void other_version(const struct layout *l, const char *config)
+{
+	struct some s = some_threads(l);
+	cut_off(&s);
+	nothing(&s, image_of(&s, "/usr/lib/libpython3.99.so.1.0"));
+	build_free(s.b);
+}
+
+START_TEST(another_version_is_not_tried)
+{
+	each_layout(other_version);
+}
+END_TEST
+
+/* Memory that nobody cut: an unfamiliar Python is not forced under a table. */
+static void whole(const struct layout *l, const char *config)
+{
+	struct some s = some_threads(l);
+	struct salvage_try try = { *l, config };
+	struct known_version known = { 0 };
+	struct py base = { .img = build_image(s.b) }, py;
+	size_t which;
+	char why[160];
+	py_index_threads(&base, s.b->arena);
+	ck_assert_int_eq(py_salvage(&base, &try, 1, &known, s.b->arena, &py, &which, why, sizeof why), ERR_ABSENT);
+	cut_off(&s);
+	base.img = image_of(&s, NULL);
+	ck_assert_int_eq(py_salvage(&base, &try, 1, &known, s.b->arena, &py, &which, why, sizeof why), 0);
+	ck_assert(which == 0 && py.types.code == s.b->types.code && py.n_salvaged >= THREADS - 1);
+	/* Two tables under both of which all fits, but with other names. */
+	if (layout_has(l, F_PyCode_co_qualname)) {
+		struct salvage_try two[2] = { try, try };
+		int32_t *o = two[1].layout.offset;
+		o[F_PyCode_co_name] = o[F_PyCode_co_filename];
+		ck_assert_int_eq(py_salvage(&base, two, 1, &known, s.b->arena, &py, &which, why, sizeof why), 0);
+		ck_assert_int_eq(py_salvage(&base, two, 2, &known, s.b->arena, &py, &which, why, sizeof why), ERR_CORRUPT);
+		ck_assert(strstr(why, "could both be there") != NULL);
+		/* And under both of which the same comes out. */
+		two[1] = try;
+		ck_assert_int_eq(py_salvage(&base, two, 2, &known, s.b->arena, &py, &which, why, sizeof why), 0);
+	}
+	build_free(s.b);
+}
+
+START_TEST(only_where_memory_was_cut_and_one_table_fits)
+{
+	each_layout(whole);
+}
+END_TEST
+
+/* One thing that contradicts takes away that thread, and only that. */
+static void contradictions(const struct layout *l, const char *config)
+{
+	for (int what = 0; what < 7; what++) {
+		struct some s = some_threads(l);
+		struct build *b = s.b;
+		addr_t top = s.frame[2][DEEP - 1], middle = s.frame[2][2];
+		bool frames = layout_has(l, F_PyFrame_previous), linked = layout_has(l, F_PyThread_prev);
+		unsigned gone = 1u << 2;
+		switch (what) {
+		case 0: /* its innermost frame is none */
+			if (frames)
+				WRITE(b, top, PyFrame, code, build_ref(b, build_int(b, 5)));
+			else
+				WRITE(b, top, PyFrameObject, f_code, build_int(b, 5));
+			break;
+		case 1: /* nor is one in the middle */
+			if (frames)
+				WRITE(b, middle, PyFrame, previous, b->heap.base + b->heap.n + 0x100000);
+			else
+				WRITE(b, middle, PyFrameObject, f_back, b->heap.base + b->heap.n + 0x100000);
+			break;
+		case 2: /* the chain loops */
+			build_ptr(b, build_frame_back(b, middle), top);
+			break;
+		case 3: /* neighbours do not link back: what it says of itself is not known to be alive */
+			if (!linked)
+				break;
+			WRITE(b, s.thread[2], PyThread, next, s.code[0]);
+			gone = 1u << 2;
+			break;
+		case 4: /* another interpreter than its neighbours' */
+			WRITE(b, s.thread[2], PyThread, interp, s.thread[1]);
+			gone = linked ? 0xe : 1u << 2; /* its neighbours are not believed either */
+			break;
+		case 5: /* the instruction is outside of the code */
+			if (layout_has(l, F_PyFrame_instr_ptr))
+				WRITE(b, top, PyFrame, instr_ptr, build_field_get(b, top, F_PyFrame_instr_ptr) + 0x1000);
+			else if (layout_has(l, F_PyFrame_prev_instr))
+				WRITE(b, top, PyFrame, prev_instr, build_field_get(b, top, F_PyFrame_prev_instr) + 0x1000);
+			else
+				WRITE(b, top, PyFrameObject, f_lasti, 0x1000);
+			break;
+		case 6: /* the name of a function is no text */
+			WRITE(b, s.code[2], PyCode, co_name, s.code[2]);
+			gone = 0xf;
+			break;
+		}
+		cut_off(&s);
+		struct image *img = image_of(&s, path_of(l));
+		if (what == 3 && !linked) {
+			build_free(b);
+			continue;
+		}
+		if (!(survivors(&s) & ~gone)) {
+			nothing(&s, img);
+		} else {
+			struct py *py = NULL;
+			struct err err = { 0 };
+			/* Its neighbours' links to it may be what is wrong as well: only they may be missing too. */
+			ck_assert_int_eq(py_open(img, NULL, NULL, b->arena, &py, &err), 0);
+			for (size_t i = 0; i < py->n_salvaged; i++)
+				MUST(py->salvaged_threads[i].thread != s.thread[2], "%s: case %d", l->name, what);
+			if (what != 3)
+				expect(&s, img, survivors(&s) & ~gone, true);
+		}
+		build_free(b);
+	}
+}
+
+START_TEST(what_contradicts_is_not_shown)
+{
+	each_layout(contradictions);
+}
+END_TEST
+
+/* A frame, or the code of one, that is cut off: younger ones are shown, and the walk says why it ends. */
+static void older_cut(const struct layout *l, const char *config)
+{
+	struct some s = some_threads(l);
+	build_lose(s.b, s.frame[1][1], 64);
+	build_lose(s.b, s.frame[3][DEEP - 1], 64);
+	cut_off(&s);
+	struct py *py = expect(&s, image_of(&s, path_of(l)), survivors(&s), false);
+	struct walk w = py_interps(py);
+	struct py_interp in;
+	ck_assert_int_eq(py_next_interp(&w, &in), 1);
+	struct walk tw = py_threads(py, &in);
+	struct py_thread t;
+	while (py_next_thread(&tw, &t) == 1)
+		check_stack(py, &s, &t, t.addr == s.thread[1] ? DEEP - 2 : t.addr == s.thread[3] ? 0 : DEEP);
+	build_free(s.b);
+}
+
+START_TEST(older_frames_are_cut_off)
+{
+	each_layout(older_cut);
+}
+END_TEST
+
+/* Two thread states for one thread in one interpreter: one is a leftover, and which cannot be told. */
+static void doubled(const struct layout *l, const char *config)
+{
+	struct some s = some_threads(l);
+	WRITE(s.b, s.thread[3], PyThread, thread_id, IDENT + 0x1000);
+	cut_off(&s);
+	expect(&s, image_of(&s, path_of(l)), survivors(&s) & 0x5, true);
+	build_free(s.b);
+}
+
+START_TEST(one_thread_in_two_states)
+{
+	each_layout(doubled);
+}
+END_TEST
+
+/* Types that were not cut off are read as ever. */
+static void types_left(const struct layout *l, const char *config)
+{
+	struct some s = some_threads(l);
+	build_lose(s.b, s.b->interp, l->size[S_PyInterp]);
+	if (s.b->runtime)
+		build_lose(s.b, s.b->runtime, l->size[S_PyRuntime]);
+	expect(&s, image_of(&s, path_of(l)), survivors(&s), true);
+	build_free(s.b);
+}
+
+START_TEST(types_are_left)
+{
+	each_layout(types_left);
+}
+END_TEST
+
+static uint64_t draw(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+/* Words replaced and pages lost at random: ends, and every thread that is shown was one. */
+static void damage(const struct layout *l, const char *config)
+{
+	uint64_t state = 88172645463325252u;
+	unsigned opened = 0;
+	for (int round = 0; round < 40; round++) {
+		struct some s = some_threads(l);
+		size_t n = draw(&state) % 20;
+		for (size_t i = 0; i < n; i++) {
+			addr_t at = s.cut + draw(&state) % (s.b->heap.base + s.b->heap.n - s.cut - 8) / 8 * 8;
+			uint64_t value = draw(&state) % 3 == 0 ? draw(&state) : s.b->heap.base + draw(&state) % s.b->heap.n / 8 * 8;
+			build_uint(s.b, at, 8, value);
+		}
+		if (round % 3 == 0)
+			build_lose(s.b, s.cut + draw(&state) % (s.b->heap.base + s.b->heap.n - s.cut), 256);
+		cut_off(&s);
+		struct py *py = NULL;
+		struct err err = { 0 };
+		if (py_open(image_of(&s, path_of(l)), NULL, NULL, s.b->arena, &py, &err) == 0) {
+			opened++;
+			struct walk w = py_interps(py);
+			struct py_interp in;
+			while (py_next_interp(&w, &in) == 1) {
+				struct walk tw = py_threads(py, &in);
+				struct py_thread t;
+				while (py_next_thread(&tw, &t) == 1) {
+					bool known = false;
+					for (int i = 0; i < THREADS; i++)
+						known |= t.addr == s.thread[i];
+					MUST(known, "%s: round %d: 0x%llx", l->name, round, (unsigned long long)t.addr);
+				}
+			}
+		}
+		build_free(s.b);
+	}
+	MUST(opened > 5, "%s: %u", l->name, opened);
+}
+
+START_TEST(damage_is_survived)
+{
+	each_layout(damage);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("salvage");
+	TCase *t = tcase_create("salvage");
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, the_runtime_is_cut_off);
+	tcase_add_test(t, another_version_is_not_tried);
+	tcase_add_test(t, only_where_memory_was_cut_and_one_table_fits);
+	tcase_add_test(t, what_contradicts_is_not_shown);
+	tcase_add_test(t, older_frames_are_cut_off);
+	tcase_add_test(t, one_thread_in_two_states);
+	tcase_add_test(t, types_are_left);
+	tcase_add_test(t, damage_is_survived);
+	suite_add_tcase(s, t);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
