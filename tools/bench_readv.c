@@ -76,9 +76,8 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < n_ranges; i++) {
 		for (uint64_t at = 0; at < ranges[i].len;) {
 			uint64_t len = ranges[i].len - at < 256 << 10 ? ranges[i].len - at : 256 << 10;
-			struct iovec local = { to + done, len }, remote = { 0 };
-			remote.iov_base = (char *)0 + (ranges[i].start + at);
-			remote.iov_len = len;
+			/* process_vm_readv(2) takes the other process's address as a pointer. */
+			struct iovec local = { to + done, len }, remote = { (void *)(uintptr_t)(ranges[i].start + at), len };
 			ssize_t n = process_vm_readv(pid, &local, 1, &remote, 1, 0);
 			if (n <= 0)
 				break;

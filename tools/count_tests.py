@@ -2,7 +2,7 @@
 """Counts TAP subtests in meson's testlog.json files.
 
 Prints the names of what failed and why things were skipped, then "N passed, N failed, N skipped". A test that printed
-no TAP counts as one. Exit 1 if anything failed or nothing ran.
+no TAP counts as one, and so does each --broken=BUILD, a build that failed. Exit 1 if anything failed or nothing ran.
 """
 import collections
 import json
@@ -14,6 +14,10 @@ why = collections.Counter()
 bad = []
 line = re.compile(r"^(not )?ok\b\s*\d*\s*(?:- )?([^#]*)(?:#\s*(skip|todo)\S*\s*(.*))?$", re.I)
 for path in sys.argv[1:]:
+    if path.startswith("--broken="):
+        failed += 1
+        bad.append("%s does not build" % path[len("--broken="):])
+        continue
     with open(path, errors="replace") as log:
         for record in map(json.loads, log):
             seen = 0

@@ -62,8 +62,11 @@ static int read_layout(struct wish *w, const struct cli *c, const char *path)
 	struct err err = { 0 };
 	struct bytes *b;
 	int rc = bytes_open(path, &b, &err);
-	if (rc < 0)
+	if (rc < 0) {
+		if (!err.hint[0])
+			err_hint(&err, "without --layout the tables of this program are used");
 		return cli_error(c, &err);
+	}
 	if (b->size > 1 << 20) {
 		bytes_close(b);
 		err_set(&err, ERR_UNSUPPORTED, "'%s' is too big for a layout table", path);
@@ -71,11 +74,19 @@ static int read_layout(struct wish *w, const struct cli *c, const char *path)
 	}
 	char *text = arena_alloc(w->arena, (size_t)b->size + 1);
 	rc = bytes_read(b, 0, text, (size_t)b->size);
-	if (rc == 0)
-		w->py.layout_text = (struct str){ text, (size_t)b->size };
+	size_t size = (size_t)b->size;
 	bytes_close(b);
 	if (rc < 0) {
 		err_set(&err, rc, "cannot read '%s'", path);
+		return cli_error(c, &err);
+	}
+	w->py.layout_text = (struct str){ text, size };
+	/* Whatever columns it has: a text that is none is refused before any input is looked at. */
+	struct layout probe;
+	struct err bad = { 0 };
+	if (!str_valid(text, size) || ((rc = layout_parse(w->py.layout_text, "x86_64", &probe, &bad)) < 0 && rc != ERR_ABSENT)) {
+		err_set(&err, ERR_UNSUPPORTED, "'%s' is not a layout table: %s", path, bad.msg[0] ? bad.msg : "not UTF-8");
+		err_hint(&err, "formats/layouts has examples; CONTRIBUTING.md says how one is made");
 		return cli_error(c, &err);
 	}
 	return 0;
@@ -204,8 +215,10 @@ static bool keep_threads(struct report *r, const struct wish *w)
 			r->verdict.thread = (size_t)-1;
 		r->threads.p[n++] = *t;
 	}
-	if (r->verdict.thread >= n)
+	if (r->verdict.thread >= n) { /* the place is in a thread that was not asked for */
 		r->verdict.thread = (size_t)-1;
+		r->verdict.location = NULL;
+	}
 	r->threads.n = n;
 	r->groups.n = 0;
 	report_group(r);
@@ -339,8 +352,13 @@ static int write_reports(const struct cli *c, struct wish *w, struct report *r, 
 		const char *to = w->outputs.p[i];
 		int rc = 0;
 		if (strcmp(to, "-") == 0) {
-			if (appending && !w->render.compact && strcmp(j.renderer->name, "text") == 0)
-				putchar('\n');
+			if (several && strcmp(j.renderer->name, "text") == 0) {
+				struct sb head = { 0 };
+				sb_printf(&head, "%s== ", appending ? "\n" : "");
+				sb_safe(&head, r->input.path);
+				printf(STR_FMT " ==\n", STR_ARG(sb_view(&head)));
+				sb_free(&head);
+			}
 			if (draw(&j, stdout, true) < 0) {
 				if (errno == EPIPE)
 					return EXIT_FAILED; /* the reader has seen enough */
@@ -391,6 +409,8 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 			err_set(&err, ERR_IO, "%s is not a file; a process has that number", path);
 			err_hint(&err, "pysnap %s -o snap.pz && pyanalyze snap.pz", path);
 		}
+		if (rc == ERR_GONE && str_ends(str_of(path), ".pz"))
+			err_hint(&err, "pysnap PID -o %s", path);
 		return cli_error(c, &err);
 	}
 	struct report *r = report_new();
@@ -417,6 +437,17 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 	rc = py_open(img, t.mods, &w->py, t.arena, &t.py, &t.py_err);
 	if (rc < 0)
 		t.py = NULL;
+	if (t.py)
+		cli_note(c, "%s: Python %s by %s at 0x%llx, layout %s", path, t.py->version_text, t.py->found_by,
+			 (unsigned long long)(t.py->runtime ? t.py->runtime : t.py->interp_head), t.py->layout.name);
+	const struct module *list;
+	size_t n_modules = modules_list(t.mods, &list), with_file = 0;
+	for (size_t i = 0; i < n_modules; i++) {
+		with_file += list[i].file != NULL;
+		if (list[i].file)
+			cli_note(c, "%s: uses %s", path, list[i].file);
+	}
+	cli_note(c, "%s: %zu mapped ELF files, %zu of them here with the same build-id", path, n_modules, with_file);
 	rc = inspect(&t, &lim, path, r);
 	if (rc < 0)
 		cli_note(c, "%s: %s", path, err_word(rc));
@@ -477,6 +508,12 @@ int main(int argc, char **argv)
 	w.search.lib_path = w.lib_path.p;
 	w.search.source_map = w.source_map.p;
 	w.render.compact = c.n_args > 1;
+	for (size_t i = 0; i < w.outputs.n && c.n_args > 1; i++) {
+		if (strcmp(w.outputs.p[i], "-") != 0 && !is_folder(w.outputs.p[i])) {
+			status = cli_usage(&c, "-o DIR/, which gets a file for each", "%zu inputs do not fit into the one file \"%s\"", c.n_args, w.outputs.p[i]);
+			goto out;
+		}
+	}
 	for (size_t i = 0; i < c.n_args; i++) {
 		bool written = false;
 		int one = analyze(&c, &w, c.args[i], c.n_args > 1, any, &written);

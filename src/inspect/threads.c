@@ -10,6 +10,9 @@
 #include "inspect/native.h"
 #include "inspect/parts.h"
 
+/* The kernel tells a start in clock ticks, and file times lag by one: what was written just before the start is not newer. */
+#define SOURCE_SLACK_NS 1000000000
+
 /* What is kept while the threads are collected; gone afterwards. */
 struct code_entry {
 	addr_t addr;
@@ -112,7 +115,7 @@ static const struct report_frame *frame_of(struct collect *c, const struct py_fr
 	}
 	int64_t written;
 	if (out->source.s && c->newest && !entry->changed && opener_source_time(modules_opener(c->t->mods), path, &written) == 0)
-		entry->changed = written > c->newest;
+		entry->changed = written > c->newest + SOURCE_SLACK_NS;
 	return out;
 }
 
@@ -197,6 +200,7 @@ static void native_facts(struct collect *c, const struct thread *t, struct repor
 	}
 	if (!out->waits_in.s && t->wchan.len)
 		out->waits_in = t->wchan;
+	out->stopped = t->state == 'T'; /* proc(5): by a signal, before pysnap came */
 }
 
 static void add_name(void *arg, uint64_t ident, struct str name)

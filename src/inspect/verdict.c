@@ -145,6 +145,35 @@ static void signal_facts(struct report *r, const struct image_facts *f, int sign
 		r->verdict.signal.sender_pid = f->siginfo.pid;
 }
 
+/* What can be said without an analysis of what waits for what: who runs, who holds the GIL. */
+static struct str snapshot_title(struct report *r, const struct image_facts *f)
+{
+	size_t running = 0, stopped = 0;
+	const struct report_thread *holder = NULL;
+	for (size_t i = 0; i < r->threads.n; i++) {
+		const struct report_thread *t = &r->threads.p[i];
+		running += t->on_cpu && !t->stopped;
+		stopped += t->stopped;
+		if (t->holds_gil)
+			holder = t;
+	}
+	struct sb b = { 0 };
+	sb_printf(&b, "taken by " STR_FMT ": ", STR_ARG(f->tool.s ? f->tool : STR("pysnap")));
+	if (stopped && stopped == r->threads.n)
+		sb_printf(&b, "the process had been stopped by a signal (state T)");
+	else if (running)
+		sb_printf(&b, "%zu of %zu threads ran", running, r->threads.n);
+	else
+		sb_printf(&b, r->threads.n == 1 ? "its thread waited" : "all %zu threads waited", r->threads.n);
+	if (holder && holder->name.s)
+		sb_printf(&b, "; \"" STR_FMT "\" held the GIL", STR_ARG(holder->name));
+	else if (holder)
+		sb_printf(&b, "; thread %" PRId64 " held the GIL", holder->tid);
+	else if (r->interps.n == 1 && r->interps.p[0].gil_known && !r->interps.p[0].gil_locked)
+		sb_printf(&b, "; the GIL was free");
+	return sb_take(&b, r->arena);
+}
+
 /* Without a crash no thread is to blame: show the main one. */
 static size_t thread_that_matters(struct report *r)
 {
@@ -182,7 +211,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	signal_facts(r, f, signo);
 	if (f->kind == IMAGE_SNAPSHOT) {
 		r->verdict.kind = VERDICT_SNAPSHOT;
-		r->verdict.title = str_printf(r->arena, "taken by " STR_FMT "; what the threads wait for is not analysed", STR_ARG(f->tool.s ? f->tool : STR("pysnap")));
+		r->verdict.title = snapshot_title(r, f);
 		r->verdict.signal.known = false;
 	} else if (f->siginfo.known) {
 		from_siginfo(r, f);

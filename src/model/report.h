@@ -53,6 +53,7 @@ struct report_thread {
 	bool has_python;           /* has a thread state */
 	bool active;               /* has at least one Python frame */
 	bool on_cpu;               /* was not in a system call */
+	bool stopped;              /* by a signal (SIGSTOP, ^Z): it waits to be continued */
 	struct str waits_in;       /* system call's name or the kernel's wchan; s NULL if not known */
 	int64_t interpreter;       /* id; -1 if none */
 	const struct report_run *runs; /* oldest first */

@@ -420,7 +420,7 @@ static void group(struct text *t, const size_t *threads, size_t n, bool same_as_
 	color(t, RESET);
 	states(t, threads, n);
 	if (same_as_above) {
-		sb_printf(&t->b, " (the same stack as above)\n");
+		sb_printf(&t->b, " (%s)\n", th->n_runs ? "the same stack as above" : words_no_stack(t->r, th));
 		return;
 	}
 	heading_end(t, th);

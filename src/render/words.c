@@ -102,6 +102,9 @@ void words_thread(struct sb *b, const struct report_thread *t)
 		words_clip(b, t->name, NAME_COLUMNS);
 		sb_char(b, '"');
 	}
+	/* A program that never imported threading has no name for it. */
+	if (t->main && !(t->name.s && !t->name_from_kernel && str_is(t->name, "MainThread")))
+		sb_printf(b, " (main)");
 }
 
 void words_state(struct sb *b, const struct report_thread *t)
@@ -114,6 +117,8 @@ void words_state(struct sb *b, const struct report_thread *t)
 		sb_printf(b, "%sholds the GIL", NEXT_);
 	if (t->stale)
 		sb_printf(b, "%shas no thread any more", NEXT_);
+	else if (t->stopped)
+		sb_printf(b, "%sstopped by a signal", NEXT_);
 	else if (t->on_cpu && !t->crashed)
 		sb_printf(b, "%srunning", NEXT_);
 	else if (t->waits_in.s && !t->crashed) {

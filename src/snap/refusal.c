@@ -14,6 +14,13 @@ enum { CAP_SYS_PTRACE_BIT = 19 };
 
 int refusal_gone(pid_t pid, struct err *err)
 {
+	struct proc_stat st;
+	CLEANUP(cleanup_fd) int dir = pid > 0 ? proc_open(pid, pid) : -1;
+	if (dir >= 0 && proc_stat(dir, &st) == 0 && st.state == 'Z') {
+		err_set(err, ERR_GONE, "process %d has ended; its parent has not taken note of that yet (it is a zombie)", (int)pid);
+		err_hint(err, "for crashes, let the kernel write a core (ulimit -c unlimited)");
+		return ERR_GONE;
+	}
 	err_set(err, ERR_GONE, "no process %d", (int)pid);
 	err_hint(err, "pgrep -af python");
 	return ERR_GONE;

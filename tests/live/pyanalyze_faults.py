@@ -130,6 +130,16 @@ def with_python(folder):
         snap = os.path.join(folder, "snap.pz")
         done = run([PYSNAP, str(target.pid), "-o", snap])
         tap.ok(done.returncode == 0, "a copied interpreter is snapshotted", done.stderr)
+        os.kill(target.pid, signal.SIGSTOP)
+        time.sleep(0.2)
+        halted = os.path.join(folder, "halted.pz")
+        run([PYSNAP, str(target.pid), "-o", halted])
+        tap.equal(target.state()[0], "T", "a stopped process stays stopped")
+        os.kill(target.pid, signal.SIGCONT)
+        rep, done = analyze(halted)
+        tap.ok(all("stopped" in t["state"] for t in rep["threads"]) and "had been stopped by a signal" in rep["verdict"]["title"],
+               "a stopped process is told as that", rep["verdict"])
+        time.sleep(0.3)
         core, why = target.core(signal.SIGABRT)
         if not core:
             tap.skip("files that are not there", why)
@@ -139,7 +149,7 @@ def with_python(folder):
         want = names_and_stacks(whole)
 
         script = os.path.join(target.folder, "threads.py")
-        os.utime(script)
+        os.utime(script, (os.path.getmtime(core) + 100,) * 2)
         rep, done = analyze(core)
         tap.ok(len(messages(rep, "PZ205")) == 1 and script in messages(rep, "PZ205")[0], "a source that changed since is said", rep["problems"])
         os.utime(script, (os.path.getmtime(core) - 100,) * 2)
@@ -191,6 +201,10 @@ def with_python(folder):
         done = run([PYANALYZE, "-q", "-o", out, core])
         tap.ok(done.returncode == 0 and not done.stderr and json.load(open(out))["schema"] == "pysnap.report/1" and not os.path.exists(out + ".part"),
                "a report file is replaced as a whole", done.stderr)
+        says("several inputs into one file", ["-o", out, core, snap], 2, "pyanalyze: 2 inputs do not fit into the one file \"%s\"\n  try: -o DIR/, which gets a file for each" % out)
+        says("a layout that is none", ["--layout", script, core], 1, "pyanalyze: '%s' is not a layout table: line {}\n  try: {}" % script)
+        both = run([PYANALYZE, core, snap]).stdout.decode()
+        tap.ok(both.startswith("== %s ==\n" % core) and "\n\n== %s ==\n" % snap in both, "several text reports say which is which", both[:200])
         with open("/dev/full", "w") as full:
             done = run([PYANALYZE, core], stdout=full)
             tap.ok(done.returncode == 1 and b"cannot write the report: No space left on device" in done.stderr, "a full disk is said", done.stderr)

@@ -313,7 +313,7 @@ def ends_meanwhile(folder):
                 os.unlink(out)
             else:
                 gone += 1
-                if snap.returncode != 3 or not re.match("^pysnap: (no process %d\n|process %d ended while it was being read; no snapshot was written\n)  try: " % (p.pid, p.pid), said):
+                if snap.returncode != 3 or not re.match("^pysnap: (no process %d|process %d (ended while it was being read; no snapshot was written|has ended; its parent .*))\n  try: " % (p.pid, p.pid), said):
                     bad.append("exit %d: %s" % (snap.returncode, said))
                 if os.listdir(folder):
                     bad.append("left: %s" % os.listdir(folder))
