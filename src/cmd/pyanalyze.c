@@ -16,7 +16,7 @@
 #include "inspect/target.h"
 #include "render/render.h"
 
-enum { SHOW_VERDICT = 1, SHOW_THREADS = 2, SHOW_NATIVE = 4, SHOW_MODULES = 8, SHOW_DEFAULT = SHOW_VERDICT | SHOW_THREADS };
+enum { SHOW_VERDICT = 1, SHOW_THREADS = 2, SHOW_NATIVE = 4, SHOW_MODULES = 8, SHOW_DEFAULT = SHOW_VERDICT | SHOW_THREADS | SHOW_NATIVE };
 
 struct wish {
 	struct VEC(const char *) outputs, threads, lib_path, source_map;

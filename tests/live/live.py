@@ -24,7 +24,7 @@ tap = Tap()
 
 
 def report(path, *options, prefix=()):
-    done = run(list(prefix) + [PYANALYZE, "--json", *options, path])
+    done = run(list(prefix) + [PYANALYZE, "--json", "--show=-native", *options, path])  # native.py compares those
     try:
         return json.loads(done.stdout), done
     except ValueError:
