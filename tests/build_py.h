@@ -38,6 +38,7 @@ struct build {
 	bool no_rodata;                 /* leave it out of the image, as an ordinary core does */
 	struct py_types types;
 	addr_t runtime;                 /* 0 before 3.7 */
+	addr_t tstate_current;          /* the variable _PyThreadState_Current; 0 from 3.7 on */
 	addr_t interp;                  /* the main interpreter */
 	addr_t interp_head;             /* the newest */
 	addr_t sysdict, modules, builtins;     /* of the main interpreter */
@@ -56,6 +57,7 @@ struct build {
 struct build *build_new(const struct layout *l);        /* copies l */
 struct build *build_bare(const struct layout *l);       /* the types only: no runtime, no interpreter */
 void build_free(struct build *b);
+addr_t build_hint(const struct build *b);               /* what pysnap would leave: the runtime, before 3.7 the interpreter */
 struct image *build_image(struct build *b);             /* owned by b, a copy of what is there now */
 struct py *build_py(struct build *b);                   /* build_image, and b->py over it */
 void build_settle(struct build *b);

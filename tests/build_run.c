@@ -34,6 +34,8 @@ static void make_types(struct build *b)
 	t->code = build_type(b, "code", O_OTHER, false);
 	t->module = build_type(b, "module", O_OTHER, false);
 	WRITE(b, t->module, PyType, tp_dictoffset, build_field_at(b, 0, F_PyModule_md_dict));
+	if (layout_has(&b->layout, F_PyInstance_in_class))
+		t->instance = build_type(b, "instance", O_OTHER, false);
 	t->none_type = build_type(b, "NoneType", O_OTHER, false);
 	t->none = build_object(b, t->none_type, b->layout.size[S_PyObject]);
 	b->frame_type = build_type(b, "frame", O_OTHER, false);
@@ -93,8 +95,10 @@ static void put_debug_offsets(struct build *b)
 static addr_t make_builtins(struct build *b)
 {
 	const struct py_types *t = &b->types;
+	bool wide = TRAIT(b, str_model) == STR_MODEL_WIDE; /* 2.7: str is bytes */
 	const struct { const char *name; addr_t value; } names[] = {
-		{ "type", t->type }, { "object", t->object }, { "str", t->str }, { "bytes", t->bytes }, { "int", t->int_ },
+		{ "type", t->type }, { "object", t->object }, { wide ? "unicode" : "str", t->str }, { "bytes", t->bytes }, { "int", t->int_ },
+		{ wide ? "str" : "float", wide ? t->bytes : t->float_ },
 		{ "bool", t->bool_ }, { "dict", t->dict }, { "tuple", t->tuple }, { "list", t->list }, { "set", t->set },
 		{ "float", t->float_ }, { "None", t->none }, { "True", b->true_ }, { "False", b->false_ },
 	};
@@ -125,7 +129,16 @@ addr_t build_interp(struct build *b, int64_t id)
 	build_dict_str(b, sysdict, "argv", build_list(b, argv, 2));
 	build_dict_str(b, modules, "sys", build_module(b, "sys", sysdict));
 	build_dict_str(b, modules, "builtins", build_module(b, "builtins", builtins));
-	build_dict_str(b, modules, "_frozen_importlib", importlib);
+	if (layout_has(&b->layout, F_PyInterp_importlib)) {
+		build_dict_str(b, modules, "_frozen_importlib", importlib);
+	} else { /* 2.7 */
+		addr_t types = build_dict(b, BUILD_DICT);
+		build_dict_str(b, types, "FunctionType", b->types.function);
+		build_dict_str(b, types, "CodeType", b->types.code);
+		build_dict_str(b, types, "ModuleType", b->types.module);
+		build_dict_str(b, types, "InstanceType", b->types.instance);
+		build_dict_str(b, modules, "types", build_module(b, "types", types));
+	}
 
 	WRITE(b, in, PyInterp, next, b->interp_head);
 	WRITE_IF(b, in, PyInterp, id, id);
@@ -159,6 +172,8 @@ struct build *build_new(const struct layout *l)
 	if (b->layout.size[S_PyRuntime]) {
 		b->runtime = build_alloc(b, b->layout.size[S_PyRuntime]);
 		put_debug_offsets(b);
+	} else {
+		b->tstate_current = build_alloc(b, b->layout.abi.width);
 	}
 	build_interp(b, 0);
 	return b;
@@ -221,6 +236,8 @@ void build_gil(struct build *b, addr_t interp, addr_t thread)
 		WRITE_IF(b, gil, PyGil, enabled, 1);
 		if (thread)
 			WRITE(b, gil, PyGil, last_holder, thread);
+	} else if (b->tstate_current) {
+		build_ptr(b, b->tstate_current, thread);
 	} else if (b->runtime) {
 		WRITE_IF(b, b->runtime, PyRuntime, gil_tstate_current, thread);
 		WRITE_IF(b, b->runtime, PyRuntime, gil_locked, thread != 0);
@@ -392,11 +409,16 @@ struct image *build_image(struct build *b)
 	return img;
 }
 
+addr_t build_hint(const struct build *b)
+{
+	return b->runtime ? b->runtime : b->interp_head;
+}
+
 struct py *build_py(struct build *b)
 {
 	uint32_t version = (b->layout.version & ~0xffu) | 0xf0;
 	b->py = (struct py){ .img = build_image(b), .layout = b->layout, .runtime = b->runtime, .interp_head = b->interp_head,
-			     .version = version, .version_exact = true, .found_by = "symbol", .types = b->types };
+			     .tstate_current = b->tstate_current, .version = version, .version_exact = true, .found_by = "symbol", .types = b->types };
 	snprintf(b->py.version_text, sizeof b->py.version_text, "%u.%u.%u", version >> 24, version >> 16 & 255, version >> 8 & 255);
 	py_index_threads(&b->py, b->arena);
 	return &b->py;

@@ -112,6 +112,32 @@ static void expect(struct build *b, addr_t dict, int rc, const char *what)
 	ck_assert(memcmp(&w, &before, sizeof w) == 0);
 }
 
+/* 2.7: no keys object; ends with build_free. */
+static void damaged_table(struct build *b, addr_t d)
+{
+	static const int64_t masks[] = { -1, 6, 8, INT64_MAX, INT64_MIN };
+	addr_t table = build_field_get(b, d, F_PyDict_ma_table), key, value;
+	for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+		WRITE(b, d, PyDict, ma_mask, masks[i]);
+		expect(b, d, ERR_CORRUPT, "odd mask");
+	}
+	WRITE(b, d, PyDict, ma_mask, 7);
+	WRITE(b, d, PyDict, ma_table, 0);
+	expect(b, d, ERR_CORRUPT, "no table");
+	WRITE(b, d, PyDict, ma_table, table);
+	/* The third entry stands in slot 3. */
+	build_lose(b, build_field_at(b, table + 3 * b->layout.size[S_PyDictKeyEntry], F_PyDictKeyEntry_me_key), 8);
+	struct py *py = build_py(b);
+	struct dict_walk w;
+	ck_assert_int_eq(dict_begin(py, d, &w), 0);
+	int n = 0, rc;
+	while ((rc = dict_next(&w, &key, &value)) == 1)
+		n++;
+	ck_assert_int_eq(rc, ERR_FAULT);
+	ck_assert_int_eq(n, 2);
+	build_free(b);
+}
+
 static void damaged(const struct layout *l)
 {
 	struct build *b = build_bare(l);
@@ -121,6 +147,10 @@ static void damaged(const struct layout *l)
 		build_dict_str(b, split, "k", b->types.none);
 	}
 	build_settle(b);
+	if (l->trait[T_dict_shape] == DICT_SHAPE_MASK) {
+		damaged_table(b, d);
+		return;
+	}
 	addr_t keys = build_field_get(b, d, F_PyDict_ma_keys);
 	bool log = l->trait[T_dict_shape] == DICT_SHAPE_LOG2;
 
@@ -216,14 +246,19 @@ static void endless(const struct layout *l)
 	struct build *b = build_bare(l);
 	addr_t d = build_dict(b, BUILD_GENERAL), got;
 	build_settle(b);
-	addr_t keys = build_field_get(b, d, F_PyDict_ma_keys);
-	if (l->trait[T_dict_shape] == DICT_SHAPE_LOG2) {
+	bool table = l->trait[T_dict_shape] == DICT_SHAPE_MASK;
+	addr_t keys = table ? 0 : build_field_get(b, d, F_PyDict_ma_keys);
+	if (table) {
+		WRITE(b, d, PyDict, ma_mask, (UINT64_C(1) << 39) - 1);
+		WRITE(b, d, PyDict, ma_table, UINT64_C(1) << 33);
+	} else if (l->trait[T_dict_shape] == DICT_SHAPE_LOG2) {
 		WRITE(b, keys, PyDictKeys, dk_log2_size, 40);
 		WRITE(b, keys, PyDictKeys, dk_log2_index_bytes, 43);
 	} else {
 		WRITE(b, keys, PyDictKeys, dk_size, UINT64_C(1) << 40);
 	}
-	WRITE(b, keys, PyDictKeys, dk_nentries, UINT64_C(1) << 39);
+	if (!table)
+		WRITE(b, keys, PyDictKeys, dk_nentries, UINT64_C(1) << 39);
 	struct py *py = build_py(b);
 	const struct segment zeros = { .start = UINT64_C(1) << 33, .size = UINT64_C(1) << 46, .prot = 3, .read = read_zeros };
 	ck_assert_int_eq(image_add_segment(py->img, &zeros, LAY_OVER), 0);

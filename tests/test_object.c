@@ -103,7 +103,8 @@ static void ints(const struct layout *l)
 		at[i] = build_int(b, values[i]);
 	bool tag = l->trait[T_int_sign] == INT_SIGN_LV_TAG;
 	enum py_field size = tag ? F_PyLong_lv_tag : F_PyLong_ob_size;
-	addr_t wide = build_int(b, INT64_MAX), above = build_int(b, INT64_MIN), huge = build_int(b, 1), digit = build_int(b, 1), cut = build_int(b, 1), sign = build_int(b, 1);
+	addr_t wide = build_long(b, INT64_MAX), above = build_long(b, INT64_MIN), huge = build_long(b, 1), digit = build_long(b, 1);
+	addr_t cut = build_long(b, 1), sign = build_long(b, 1);
 	/* Of the digits of 2**63 - 1 the topmost is made greater: above 2**64, what is shifted out must not be lost. */
 	size_t top = 63 / (size_t)l->trait[T_digit_bits] * l->size[S_PyDigit];
 	build_uint(b, build_field_at(b, wide, F_PyLong_ob_digit) + top, l->size[S_PyDigit], 1 << 10);
@@ -196,8 +197,12 @@ static void long_texts(const struct layout *l)
 	uint32_t *cp = xcalloc(N, sizeof *cp);
 	for (size_t i = 0; i < N; i++)
 		cp[i] = 0x4e00 + (uint32_t)(i % 1000);
-	addr_t whole = build_text(b, cp, N, 2, BUILD_COMPACT), cut = build_text(b, cp, N, 2, BUILD_COMPACT);
-	build_lose(b, build_field_at(b, cut, F_PyUnicode_data_compact) + 18000, 8);
+	enum build_text how = build_can_text(b, BUILD_COMPACT) ? BUILD_COMPACT : BUILD_POINTER;
+	addr_t whole = build_text(b, cp, N, 2, how), cut = build_text(b, cp, N, 2, how);
+	if (how == BUILD_COMPACT)
+		build_lose(b, build_field_at(b, cut, F_PyUnicode_data_compact) + 18000, 8);
+	else
+		build_lose(b, build_field_get(b, cut, F_PyUnicode_wide) + 9000 * (size_t)TRAIT(b, wide_unit), 8);
 	struct py *py = build_py(b);
 	struct str s = { 0 };
 	struct object o = view(py, whole);
@@ -216,8 +221,56 @@ static void long_texts(const struct layout *l)
 	build_free(b);
 }
 
+/* 2.7's unicode in a narrow build: pairs are one character, halves of pairs are told. */
+static void pairs(const struct layout *l)
+{
+	if (l->trait[T_str_model] != STR_MODEL_WIDE)
+		return;
+	struct layout narrow = *l;
+	narrow.trait[T_wide_unit] = 2;
+	struct build *b = build_bare(&narrow);
+	static const uint32_t whole[] = { 'a', 0x1f40d, 0x20ac }, halves[] = { 0xd83d, 'b', 0xdc0d, 0xd800 };
+	addr_t at = build_text(b, whole, 3, 4, BUILD_POINTER), half = build_text(b, halves, 4, 2, BUILD_POINTER);
+	addr_t negative = build_text(b, whole, 3, 4, BUILD_POINTER), none = build_text(b, whole, 3, 4, BUILD_POINTER);
+	WRITE(b, negative, PyUnicode, length, -1);
+	WRITE(b, none, PyUnicode, wide, 0);
+	struct py *py = build_py(b);
+	struct str s = { 0 };
+	uint64_t total;
+	struct object o = view(py, at);
+	ck_assert_int_eq(object_text(&o, b->arena, 100, &s, &total), 0);
+	ck_assert_msg(str_is(s, "a\U0001f40d\u20ac") && total == 4, STR_FMT, STR_ARG(s));
+	o = view(py, half);
+	ck_assert_int_eq(object_text(&o, b->arena, 100, &s, NULL), 0);
+	ck_assert_msg(str_is(s, "\\ud83db\\udc0d\\ud800"), STR_FMT, STR_ARG(s));
+	o = view(py, negative);
+	ck_assert_int_eq(object_text(&o, b->arena, 100, &s, NULL), ERR_CORRUPT);
+	o = view(py, none);
+	ck_assert_int_eq(object_text(&o, b->arena, 100, &s, NULL), ERR_CORRUPT);
+	build_free(b);
+}
+
+/* 2.7: instances of classes that derive from nothing keep their dictionary in a place of their own. */
+static void old_instances(const struct layout *l)
+{
+	if (!layout_has(l, F_PyInstance_in_dict))
+		return;
+	struct build *b = build_bare(l);
+	addr_t at = build_object(b, b->types.instance, l->size[S_PyInstance]), dict = build_dict(b, BUILD_DICT), got;
+	build_dict_str(b, dict, "name", b->true_);
+	WRITE(b, at, PyInstance, in_dict, dict);
+	struct py *py = build_py(b);
+	struct object o = view(py, at);
+	ck_assert_int_eq(object_attr(&o, "name", &got), 0);
+	ck_assert_uint_eq(got, b->true_);
+	ck_assert_int_eq(object_attr(&o, "other", &got), ERR_ABSENT);
+	build_free(b);
+}
+
 static void bad_texts(const struct layout *l)
 {
+	if (l->trait[T_str_model] != STR_MODEL_COMPACT)
+		return;
 	struct build *b = build_bare(l);
 	static const uint32_t cp[] = { 'a', 0x20ac }, out[] = { 0x110000 };
 	enum { N = 7 };
@@ -435,7 +488,7 @@ static void names_of_types(const struct layout *l)
 }
 
 static void (*const cases[])(const struct layout *l) = {
-	kinds, not_objects, ints, text_kinds, long_texts, bad_texts, bytes_kinds, sequences, attributes, attributes_at_the_end,
+	kinds, not_objects, pairs, old_instances, ints, text_kinds, long_texts, bad_texts, bytes_kinds, sequences, attributes, attributes_at_the_end,
 	attributes_moved, names_of_types,
 };
 

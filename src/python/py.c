@@ -91,6 +91,11 @@ static void gil_state(const struct py *py, struct py_interp *in)
 		if ((int32_t)locked > 0 && (READ(py, py->runtime, PyRuntime, gil_tstate_current, &holder) < 0 || !holder) &&
 		    READ(py, py->runtime, PyRuntime, gil_last_holder, &holder) < 0)
 			return;
+	} else if (py->tstate_current && !HAS(py, PyRuntime, interp_head)) {
+		/* Up to 3.6: 0 while nobody has the lock. */
+		if (image_read_ptr(py->img, py->tstate_current, &holder) < 0)
+			return;
+		locked = holder != 0;
 	} else {
 		return;
 	}
@@ -258,6 +263,26 @@ int py_next_thread(struct walk *w, struct py_thread *ret)
 	return 1;
 }
 
+/* 2.7 has no word for it but the order of the list. */
+static int last_ident(const struct py *py, uint64_t *ret)
+{
+	struct walk interps = py_interps(py);
+	struct py_interp in;
+	int rc = ERR_ABSENT;
+
+	while (py_next_interp(&interps, &in) == 1) {
+		struct walk threads = py_threads(py, &in);
+		struct py_thread t;
+		while (in.main && py_next_thread(&threads, &t) == 1) {
+			if (t.stale)
+				continue;
+			*ret = t.ident;
+			rc = 0;
+		}
+	}
+	return rc;
+}
+
 int py_main_ident(const struct py *py, uint64_t *ret)
 {
 	uint64_t ident;
@@ -279,5 +304,5 @@ int py_main_ident(const struct py *py, uint64_t *ret)
 		*ret = (uint64_t)n;
 		return 0;
 	}
-	return ERR_ABSENT;
+	return TRAIT(py, main_thread_last) == 1 && !py->runtime ? last_ident(py, ret) : ERR_ABSENT;
 }

@@ -21,10 +21,12 @@ struct py {
 	struct layout layout;
 	addr_t runtime;           /* _PyRuntime; 0 where the versions before 3.7 or the search found none */
 	addr_t interp_head;       /* the first interpreter state */
+	addr_t tstate_current;    /* _PyThreadState_Current, a variable: the thread state that holds the lock, up to 3.6; 0: not known */
 	uint32_t version;         /* full PY_VERSION_HEX as the process says (sys.hexversion, Py_Version or debug offsets) */
 	bool version_exact;       /* false: taken from the layout */
 	char version_text[32];    /* "3.12.1", "3.14.0rc2" */
-	const char *found_by;     /* "hint", "symbol", "section", "dynamic", "cookie", "search" (thread pointers), "salvage" */
+	const char *found_by;     /* "hint", "symbol", "section", "dynamic", "cookie", "code" (PyInterpreterState_Head), "search" (thread
+				     pointers), "salvage" */
 	bool free_threaded, debug_build;
 	unsigned self_taken, self_differ; /* fields from _Py_DebugOffsets, and those that disagree with the table */
 	bool table_older;         /* the newest table is older than this version; its own debug offsets are used */

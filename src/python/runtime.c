@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "python/head_code.h"
+#include "python/object.h"
 #include "python/prove.h"
 #include "python/salvage.h"
 #include "python/search.h"
@@ -152,10 +154,29 @@ static void complete_version(struct py *py)
 	snprintf(py->version_text, sizeof py->version_text, "%s", text);
 }
 
+/* 2.7's unicode has units of 2 or 4 bytes by build, which nothing of its layout shows. */
+static void complete_wide_unit(struct py *py)
+{
+	addr_t sysdict, value;
+	struct object o;
+	int64_t most;
+
+	if (TRAIT(py, str_model) == STR_MODEL_WIDE && READ(py, py->interp_head, PyInterp, sysdict, &sysdict) == 0 &&
+	    dict_get(py, sysdict, "maxunicode", &value) == 0 && object_at(py, value, &o) == 0 && object_int(&o, &most) == 0)
+		py->layout.trait[T_wide_unit] = most == 0xffff ? 2 : 4;
+}
+
 static bool accept(struct opening *o, const struct py *py, const char *config, const char *found_by)
 {
+	addr_t symbol;
+	uint64_t size;
+
 	o->found = arena_dup(o->arena, py, sizeof *py);
 	complete_version(o->found);
+	complete_wide_unit(o->found);
+	if (o->mods && !HAS(o->found, PyRuntime, interp_head) &&
+	    modules_symbol(o->mods, "_PyThreadState_Current", &symbol, &size, NULL) == 0)
+		o->found->tstate_current = symbol;
 	o->found->found_by = found_by;
 	o->found->free_threaded = config_has(config, 't');
 	o->found->debug_build = config_has(config, 'd');
@@ -286,9 +307,88 @@ static bool attempt_runtime(struct opening *o, addr_t runtime, const char *found
 	if (attempt_self(o, runtime, found_by))
 		return true;
 	for (size_t i = 0; i < o->n_tries; i++)
-		if (attempt(o, &o->tries[i], runtime, 0, found_by))
+		if (try_ready(&o->tries[i]) && layout_has(&o->tries[i].layout, F_PyRuntime_interp_head) &&
+		    attempt(o, &o->tries[i], runtime, 0, found_by))
 			return true;
 	return false;
+}
+
+/* --- 2.7 to 3.6, which have no runtime: variables, most of them local to pystate.c --- */
+
+static bool attempt_interp(struct opening *o, addr_t interp, const char *found_by)
+{
+	if (!interp || interp % o->width)
+		return false;
+	for (size_t i = 0; i < o->n_tries; i++)
+		if (try_ready(&o->tries[i]) && !layout_has(&o->tries[i].layout, F_PyRuntime_interp_head) &&
+		    attempt(o, &o->tries[i], 0, interp, found_by))
+			return true;
+	return false;
+}
+
+/* What PyInterpreterState_Head() returns: the runtime's list where there is a runtime, else interp_head. */
+static bool attempt_head_code(struct opening *o)
+{
+	uint8_t code[HEAD_CODE_MAX];
+	struct head_code head;
+	addr_t at, base;
+	uint64_t size;
+
+	if (modules_symbol(o->mods, "PyInterpreterState_Head", &at, &size, NULL) < 0)
+		return false;
+	o->sign = true;
+	size_t n = image_read_some(o->img, at, code, sizeof code);
+	if (head_code_read(image_abi(o->img), at, code, n, &head) < 0 || image_read_ptr(o->img, head.slot, &base) < 0)
+		return false;
+	if (head.indirect) /* base: _PyRuntime */
+		return attempt_runtime(o, base, "code");
+	if (attempt_interp(o, base, "code"))
+		return true;
+	for (size_t i = 0; i < o->n_tries; i++) {
+		struct try *t = &o->tries[i];
+		if (try_ready(t) && layout_has(&t->layout, F_PyRuntime_interp_head) &&
+		    attempt_runtime(o, head.slot - (addr_t)t->layout.offset[F_PyRuntime_interp_head], "code"))
+			return true;
+	}
+	return false;
+}
+
+/* The interpreter of the thread state that holds the lock, if one does. */
+static bool attempt_current_thread(struct opening *o)
+{
+	addr_t at, thread, interp;
+	uint64_t size;
+	const char *how = "symbol";
+
+	if (modules_symbol(o->mods, "_PyThreadState_Current", &at, &size, &how) < 0)
+		return false;
+	o->sign = true;
+	if (image_read_ptr(o->img, at, &thread) < 0 || !thread)
+		return false;
+	for (size_t i = 0; i < o->n_tries; i++) {
+		struct try *t = &o->tries[i];
+		if (try_ready(t) && !layout_has(&t->layout, F_PyRuntime_interp_head) &&
+		    layout_read(o->img, &t->layout, thread, F_PyThread_interp, &interp) == 0 && interp && interp % o->width == 0 &&
+		    attempt(o, t, 0, interp, how))
+			return true;
+	}
+	return false;
+}
+
+static bool attempt_variables(struct opening *o)
+{
+	const char *how = "symbol";
+	addr_t at, head;
+	uint64_t size;
+
+	if (!o->mods)
+		return false;
+	if (modules_symbol(o->mods, "interp_head", &at, &size, &how) == 0 && image_read_ptr(o->img, at, &head) == 0 &&
+	    attempt_interp(o, head, how))
+		return true;
+	if (attempt_head_code(o))
+		return true;
+	return attempt_current_thread(o);
 }
 
 /* --- the search for thread pointers --- */
@@ -636,10 +736,10 @@ static bool find_runtime(struct opening *o, const struct py_options *opt)
 	uint64_t size;
 	const char *how = "symbol";
 
-	if (opt->hint_runtime && attempt_runtime(o, opt->hint_runtime, "hint"))
+	if (opt->hint_runtime && (attempt_runtime(o, opt->hint_runtime, "hint") || attempt_interp(o, opt->hint_runtime, "hint")))
 		return true;
 	addr_t hint = image_facts(o->img)->hint_runtime;
-	if (hint && hint != opt->hint_runtime && attempt_runtime(o, hint, "hint"))
+	if (hint && hint != opt->hint_runtime && (attempt_runtime(o, hint, "hint") || attempt_interp(o, hint, "hint")))
 		return true;
 	if (o->mods && modules_symbol(o->mods, "_PyRuntime", &at, &size, &how) == 0) {
 		o->sign = true;
@@ -651,7 +751,7 @@ static bool find_runtime(struct opening *o, const struct py_options *opt)
 		if (attempt_runtime(o, at, "section"))
 			return true;
 	}
-	return search_memory(o);
+	return attempt_variables(o) || search_memory(o);
 }
 
 int py_open(struct image *img, struct modules *mods, const struct py_options *opt, struct arena *a, struct py **ret, struct err *err)

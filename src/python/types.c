@@ -79,16 +79,38 @@ static addr_t commonest_code_type(const struct py *py, addr_t interp)
 	for (unsigned i = 1; i < SEEN; i++)
 		if (seen[i].n > seen[best].n)
 			best = i;
-	return is_type(py, seen[best].type) ? seen[best].type : 0;
+	/* Up to 3.10 code objects have one size, which a wrong layout does not know. */
+	uint64_t size;
+	if (!is_type(py, seen[best].type) || (!HAS(py, PyCode, co_code_adaptive) &&
+	    (READ(py, seen[best].type, PyType, tp_basicsize, &size) < 0 || size != py->layout.size[S_PyCode])))
+		return 0;
+	return seen[best].type;
 }
 
 static const struct { const char *name; size_t at; } builtin_types[] = {
+	/* 2.7: what is bytes later is str there, and str unicode. */
 	{ "object", offsetof(struct py_types, object) }, { "str", offsetof(struct py_types, str) },
 	{ "bytes", offsetof(struct py_types, bytes) },   { "int", offsetof(struct py_types, int_) },
 	{ "dict", offsetof(struct py_types, dict) },     { "tuple", offsetof(struct py_types, tuple) },
 	{ "list", offsetof(struct py_types, list) },     { "float", offsetof(struct py_types, float_) },
 	{ "bool", offsetof(struct py_types, bool_) },    { "set", offsetof(struct py_types, set) },
 };
+
+/* 2.7 has no importlib, but a module that names its types; it is there unless Python was started with -S -E. */
+static void old_types_find(struct py *py, addr_t interp)
+{
+	static const struct { const char *name; size_t at; } names[] = {
+		{ "FunctionType", offsetof(struct py_types, function) }, { "CodeType", offsetof(struct py_types, code) },
+		{ "ModuleType", offsetof(struct py_types, module) },     { "InstanceType", offsetof(struct py_types, instance) },
+	};
+	addr_t dict, found;
+
+	if (py_module_dict(py, interp, "types", &dict) < 0)
+		return;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (dict_get(py, dict, names[i].name, &found) == 0 && is_type(py, found))
+			*(addr_t *)((char *)&py->types + names[i].at) = found;
+}
 
 int types_find(struct py *py, addr_t interp, struct proof *ret)
 {
@@ -125,6 +147,10 @@ int types_find(struct py *py, addr_t interp, struct proof *ret)
 				*(addr_t *)((char *)types + builtin_types[i].at) = found;
 		if (dict_get(py, builtins, "None", &found) == 0 && type_of(py, found, &types->none_type) == 0)
 			types->none = found;
+		if (TRAIT(py, str_model) == STR_MODEL_WIDE) {
+			types->bytes = types->str;
+			types->str = dict_get(py, builtins, "unicode", &found) == 0 && is_type(py, found) ? found : 0;
+		}
 		if (types->dict != dict) {
 			snprintf(ret->why, sizeof ret->why, "sys' dictionary is no dict");
 			return ERR_CORRUPT;
@@ -140,6 +166,8 @@ int types_find(struct py *py, addr_t interp, struct proof *ret)
 		if (READ(py, function, PyFunction, func_code, &code) == 0 && type_of(py, code, &found) == 0 && is_type(py, found))
 			types->code = found;
 	}
+	if (HAS(py, PyInstance, in_class))
+		old_types_find(py, interp);
 	if (!types->code)
 		types->code = commonest_code_type(py, interp);
 	return 0;
