@@ -36,7 +36,10 @@ static void read_attribute(const struct object *o, struct arena *a, unsigned lon
 		rc = object_attr(o, "want", &at);
 	if (rc == 0) {
 		struct object want = view(o->py, at);
-		rc = object_text(&want, a, 100, &text, NULL);
+		struct blob old; /* 2.7 */
+		rc = want.kind == O_BYTES ? object_bytes(&want, a, 100, &old, NULL) : object_text(&want, a, 100, &text, NULL);
+		if (rc == 0 && want.kind == O_BYTES)
+			text = str_from_bytes(a, old.p, old.len);
 	}
 	printf("ATTR %llu " STR_FMT " " STR_FMT "%s\n", i, STR_ARG(type), STR_ARG(text), rc < 0 ? err_word(rc) : "");
 	if (object_attr(o, "gone", &at) != ERR_ABSENT)
