@@ -74,10 +74,11 @@ static bool neighbour_fits(const struct py *py, addr_t at, enum py_field link, a
 	if (at % py->layout.abi.width)
 		return false;
 	int rc = READ(py, at, PyThread, interp, &owner);
-	if (rc == 0)
+	bool both = layout_has(&py->layout, link); /* 2.7 is linked one way */
+	if (rc == 0 && both)
 		rc = layout_read(py->img, &py->layout, at, link, &to);
 	if (rc == 0)
-		return owner == interp && to == back;
+		return owner == interp && (!both || to == back);
 	return py_is_lost(py, at);
 }
 
@@ -97,6 +98,8 @@ static bool is_state(const struct py *py, const struct hit *h, struct state *ret
 		/* The first one is what the interpreter's list begins with. */
 		if (!c.prev && READ(py, c.interp, PyInterp, tstate_head, &head) == 0 && head != c.thread)
 			return false;
+	} else if (!neighbour_fits(py, c.next, F_PyThread_prev, c.interp, c.thread)) {
+		return false;
 	}
 	uint64_t seen;
 	if (READ(py, c.interp, PyInterp, tstate_head, &seen) < 0 && !py_is_lost(py, c.interp))
