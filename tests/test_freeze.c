@@ -552,16 +552,17 @@ START_TEST(no_such_process)
 		_exit(0);
 	struct frozen *f;
 	struct err err;
-	char want[64];
-	snprintf(want, sizeof want, "no process %d", (int)pid);
+	char want[128];
 	for (int reaped = 0; reaped < 2; reaped++) {
 		if (reaped)
 			waitpid(pid, NULL, 0);
 		else
 			target_wait_state(pid, pid, "Z");
+		snprintf(want, sizeof want, reaped ? "no process %d" : "process %d has ended; its parent has not taken note of that yet (it is a zombie)",
+			 (int)pid);
 		ck_assert_int_eq(freeze(pid, &patient, &f, &err), ERR_GONE);
 		ck_assert_str_eq(err.msg, want);
-		ck_assert_str_eq(err.hint, "pgrep -af python");
+		ck_assert_str_eq(err.hint, reaped ? "pgrep -af python" : "for crashes, let the kernel write a core (ulimit -c unlimited)");
 	}
 	ck_assert_int_eq(freeze(0, &patient, &f, &err), ERR_GONE);
 	ck_assert_int_eq(freeze(-1, &patient, &f, &err), ERR_GONE);
