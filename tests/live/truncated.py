@@ -52,7 +52,7 @@ def stacks(rep):
             frames += ids[at:at + f["frames"]] * f["repeat"]
             at += f["frames"]
         frames = [rep["frames"][i] for i in frames]
-        frames = [(f.get("function"), f.get("file"), f.get("line")) for f in frames if "code" in f or f.get("kind", "python") == "python"]
+        frames = [(f.get("function"), f.get("file"), f.get("line")) for f in frames if f["lang"] == "python"]
         if frames:
             out.append((t["tid"], "broken" in t, frames[::-1]))
     return out
