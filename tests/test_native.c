@@ -1,0 +1,255 @@
+/*
+ * native: stacks built in memory, unwound by the real child; and a child that is killed, stopped, starved.  Real processes and gdb's
+ * opinion of them: tests/live/native.py.
+ */
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "module/native.h"
+
+enum { CODE = 0x400000, STACK = 0x7ff00000, SIZE = 0x4000, RBP = 6, RSP = 7, RIP = 16 };
+
+static uint8_t code[SIZE], stack[SIZE];
+
+static int read_mem(void *ctx, uint64_t offset, void *buf, size_t len)
+{
+	memcpy(buf, (uint8_t *)ctx + offset, len);
+	return 0;
+}
+
+static void put(uint64_t at, uint64_t v)
+{
+	memcpy(stack + (at - STACK), &v, 8);
+}
+
+/* x86-64: code without any table, and a stack. */
+static struct image *image(size_t threads)
+{
+	struct image *img = image_new((struct abi){ .machine = 62, .width = 8 });
+	struct segment seg = { .start = CODE, .size = SIZE, .prot = 1 | 4, .read = read_mem, .ctx = code };
+	ck_assert_int_eq(image_add_segment(img, &seg, LAY_OVER), 0);
+	seg = (struct segment){ .start = STACK, .size = SIZE, .prot = 3, .read = read_mem, .ctx = stack };
+	ck_assert_int_eq(image_add_segment(img, &seg, LAY_OVER), 0);
+	for (size_t i = 0; i < threads; i++) {
+		struct thread *t = image_add_thread(img);
+		t->tid = 100 + (pid_t)i;
+	}
+	image_settle(img);
+	return img;
+}
+
+static void registers(struct image *img, size_t i, uint64_t pc, uint64_t sp, uint64_t bp)
+{
+	const struct thread *t;
+	image_threads(img, &t);
+	struct regs *r = (struct regs *)&t[i].regs;
+	r->pc = r->value[RIP] = pc;
+	r->sp = r->value[RSP] = sp;
+	r->value[RBP] = bp;
+	r->known = 1u << RBP | 1u << RSP | 1u << RIP;
+}
+
+static struct modules *no_modules(struct image *img)
+{
+	struct modules *mods;
+	struct search where = { .no_files = true };
+	ck_assert_int_eq(modules_open(img, &where, &mods, NULL), 0);
+	return mods;
+}
+
+static void pcs(const struct native_records *r, size_t i, struct sb *b)
+{
+	ck_assert(r->has[i]);
+	for (size_t k = 0; k < r->stacks[i].n; k++) {
+		const struct native_frame *f = &r->frames.p[r->stacks[i].first + k];
+		sb_printf(b, "%s%lx%s%s%s", k ? " " : "", f->pc, f->bits & NATIVE_CALL ? "" : "!", f->bits & NATIVE_GUESS ? "g" : "", f->bits & NATIVE_SCAN ? "s" : "");
+	}
+	sb_printf(b, ";%d", r->stacks[i].end);
+}
+
+/* Stacks as words from STACK + 0x100 on; registers pc, sp, bp (offsets into the stack). */
+static const struct {
+	const char *what;
+	uint64_t pc, sp, bp, word[12];
+	uint8_t call_before; /* a call instruction ends at CODE + 0x200 */
+	const char *out;
+} stacks[] = {
+	{ "frame pointers, up to one that is 0", CODE + 0x10, 0x100, 0x110, { 1, 2, STACK + 0x130, CODE + 0x20, 3, 4, 0, 0 }, 0, "400010! 400020g;1" },
+	{ "a chain of three", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, CODE + 0x20, STACK + 0x120, CODE + 0x30, 0, 0 }, 0, "400010! 400020g 400030g;1" },
+	{ "a chain that loops", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, CODE + 0x20, STACK + 0x100, CODE + 0x30 }, 0, "400010! 400020g 400030g;4" },
+	{ "a caller where no code is", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, 0x1234 }, 0, "400010!;2" },
+	{ "no frame pointer at all", CODE + 0x10, 0x100, 0xfffff, { 0 }, 0, "400010!;4" },
+	{ "a jump into nowhere, its return address on top", 0, 0x100, 0xfffff, { CODE + 0x200 }, 1, "0! 400200s;4" },
+	{ "and some words below it", 0x10, 0x100, 0xfffff, { 7, CODE + 0x300, CODE + 0x200 }, 1, "10! 400200s;4" },
+	{ "a word that no call left", 0, 0x100, 0xfffff, { CODE + 0x200 }, 0, "0!;4" },
+};
+
+START_TEST(built)
+{
+	memset(code, 0x90, sizeof code);
+	memset(stack, 0, sizeof stack);
+	if (stacks[_i].call_before)
+		code[0x200 - 5] = 0xe8;
+	for (size_t k = 0; k < 12; k++)
+		put(STACK + 0x100 + 8 * k, stacks[_i].word[k]);
+	struct image *img = image(1);
+	registers(img, 0, stacks[_i].pc, STACK + stacks[_i].sp, STACK + stacks[_i].bp);
+	struct modules *mods = no_modules(img);
+	struct native *n;
+	const struct native_records *r;
+	struct err err = { 0 };
+	ck_assert_int_eq(native_start(img, mods, &native_default, &n, &err), 0);
+	ck_assert_msg(native_finish(n, &r, &err) == 0, "%s", err.msg);
+	struct sb b = { 0 };
+	pcs(r, 0, &b);
+	sb_char(&b, '\0');
+	ck_assert_msg(strcmp(b.s, stacks[_i].out) == 0, "%s: %s, not %s", stacks[_i].what, b.s, stacks[_i].out);
+	sb_free(&b);
+	native_close(n);
+	modules_close(mods);
+	image_close(img);
+}
+END_TEST
+
+static void start(size_t threads, const struct native_limits *lim, struct image **img, struct modules **mods, struct native **n)
+{
+	memset(code, 0x90, sizeof code);
+	for (uint64_t at = 0x100; at + 0x10 < SIZE; at += 0x10) { /* a long chain of frame pointers */
+		put(STACK + at, STACK + at + 0x10);
+		put(STACK + at + 8, CODE + 0x20);
+	}
+	*img = image(threads);
+	for (size_t i = 0; i < threads; i++)
+		registers(*img, i, CODE + 0x10, STACK + 0x100, STACK + 0x100);
+	*mods = no_modules(*img);
+	ck_assert_int_eq(native_start(*img, *mods, lim, n, NULL), 0);
+}
+
+static void stop(struct image *img, struct modules *mods, struct native *n)
+{
+	native_close(n);
+	modules_close(mods);
+	image_close(img);
+}
+
+START_TEST(frames_limit)
+{
+	struct image *img;
+	struct modules *mods;
+	struct native *n;
+	struct native_limits lim = native_default;
+	lim.frames = 100;
+	start(1, &lim, &img, &mods, &n);
+	const struct native_records *r;
+	ck_assert_int_eq(native_finish(n, &r, NULL), 0);
+	ck_assert_uint_eq(r->stacks[0].n, 100);
+	ck_assert_int_eq(r->stacks[0].end, NATIVE_LIMIT);
+	stop(img, mods, n);
+}
+END_TEST
+
+/* A child that is ended in the middle: said, and nothing hangs. */
+START_TEST(killed)
+{
+	struct image *img;
+	struct modules *mods;
+	struct native *n;
+	const struct native_records *r;
+	struct err err = { 0 };
+	start(20000, &native_default, &img, &mods, &n); /* more than the pipe holds: it waits for us */
+	kill(native_pid(n), SIGKILL);
+	ck_assert_int_eq(native_finish(n, &r, &err), ERR_GONE);
+	ck_assert_msg(strstr(err.msg, "died of signal 9") != NULL, "%s", err.msg);
+	ck_assert(!r->done);
+	ck_assert_int_eq(native_finish(n, &r, &err), ERR_GONE); /* asked again: the same */
+	stop(img, mods, n);
+}
+END_TEST
+
+START_TEST(too_slow)
+{
+	struct image *img;
+	struct modules *mods;
+	struct native *n;
+	const struct native_records *r;
+	struct err err = { 0 };
+	struct native_limits lim = native_default;
+	lim.seconds = 1;
+	start(20000, &lim, &img, &mods, &n);
+	pid_t pid = native_pid(n);
+	kill(pid, SIGSTOP);
+	ck_assert_int_eq(native_finish(n, &r, &err), ERR_LIMIT);
+	ck_assert_msg(strstr(err.msg, "longer than 1 s") != NULL, "%s", err.msg);
+	ck_assert_int_eq(kill(pid, 0), -1); /* and it is gone */
+	stop(img, mods, n);
+}
+END_TEST
+
+START_TEST(starved)
+{
+	struct image *img;
+	struct modules *mods;
+	struct native *n;
+	const struct native_records *r;
+	struct err err = { 0 };
+	struct native_limits lim = native_default;
+	lim.memory = 0;
+	start(100000, &lim, &img, &mods, &n);
+	int rc = native_finish(n, &r, &err);
+	ck_assert_msg(rc == ERR_GONE || rc == 0, "%d %s", rc, err.msg); /* it may have had enough already */
+	stop(img, mods, n);
+}
+END_TEST
+
+START_TEST(nobody_asks)
+{
+	struct image *img;
+	struct modules *mods;
+	struct native *n;
+	start(20000, &native_default, &img, &mods, &n);
+	pid_t pid = native_pid(n);
+	stop(img, mods, n);
+	ck_assert_int_eq(kill(pid, 0), -1);
+}
+END_TEST
+
+START_TEST(other_machines)
+{
+	/* No unwinding for it, or no registers: said for each thread. */
+	struct image *img = image_new((struct abi){ .machine = 0x1234, .width = 4, .big_endian = true });
+	image_add_thread(img);
+	image_settle(img);
+	struct modules *mods = no_modules(img);
+	struct native *n;
+	const struct native_records *r;
+	ck_assert_int_eq(native_start(img, mods, &native_default, &n, NULL), 0);
+	ck_assert_int_eq(native_finish(n, &r, NULL), 0);
+	ck_assert_int_eq(r->stacks[0].end, NATIVE_NO_REGS);
+	ck_assert_uint_eq(r->stacks[0].n, 0);
+	stop(img, mods, n);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("native");
+	TCase *c = tcase_create("child");
+	tcase_set_timeout(c, 30);
+	tcase_add_loop_test(c, built, 0, (int)(sizeof stacks / sizeof *stacks));
+	tcase_add_test(c, frames_limit);
+	tcase_add_test(c, killed);
+	tcase_add_test(c, too_slow);
+	tcase_add_test(c, starved);
+	tcase_add_test(c, nobody_asks);
+	tcase_add_test(c, other_machines);
+	suite_add_tcase(s, c);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
