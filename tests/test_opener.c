@@ -263,6 +263,79 @@ START_TEST(source_suffixes)
 }
 END_TEST
 
+/* What a link leads to counts, and not what it is called: or the input could show any file that its reader may read. */
+static const struct { const char *path; int want, rooted; } linked[] = {
+	{ "link.py", 0, ERR_ABSENT },                       /* -> real.py */
+	{ "lib/real.py", 0, ERR_ABSENT },                   /* lib -> folder */
+	{ "folder/up.py", 0, ERR_ABSENT },                  /* -> ../real.py */
+	{ "abs.py", 0, ERR_ABSENT },
+	{ "twice.py", 0, ERR_ABSENT },                      /* -> link.py */
+	{ "shadow.py", ERR_UNSUPPORTED, ERR_ABSENT },       /* -> secret */
+	{ "shadow2.py", ERR_UNSUPPORTED, ERR_ABSENT },      /* -> shadow.py */
+	{ "lib/shadow3.py", ERR_UNSUPPORTED, ERR_ABSENT },  /* -> ../secret, by its whole path */
+	{ "dir.d/hidden.py", ERR_UNSUPPORTED, ERR_ABSENT }, /* -> secret in a folder that is called as a source */
+	{ "environ.py", ERR_UNSUPPORTED, ERR_ABSENT },      /* -> /proc/self/environ */
+	{ "self.py", ERR_UNSUPPORTED, ERR_ABSENT },         /* -> /proc/self/exe */
+	{ "root/in.py", 0, 0 },                             /* in the root: -> /real.py */
+	{ "root/in_shadow.py", ERR_UNSUPPORTED, ERR_UNSUPPORTED }, /* in the root: -> secret */
+};
+enum { N_LINKED = sizeof linked / sizeof *linked };
+
+static void link_to(const char *to, const char *name)
+{
+	ck_assert_int_eq(symlink(to, in_dir(name)), 0);
+}
+
+START_TEST(linked_sources)
+{
+	char abs[256], secret[256];
+	mkdir(in_dir("folder"), 0700);
+	mkdir(in_dir("dir.py"), 0700);
+	mkdir(in_dir("root"), 0700);
+	write_text("real.py", "x = 1\n");
+	write_text("folder/real.py", "x = 1\n");
+	write_text("secret", "outside");
+	write_text("dir.py/secret", "outside");
+	write_text("root/secret", "inside");
+	write_text("root/real.py", "x = 1\n");
+	snprintf(abs, sizeof abs, "%s", in_dir("real.py"));
+	snprintf(secret, sizeof secret, "%s", in_dir("secret"));
+	link_to("real.py", "link.py");
+	link_to("folder", "lib");
+	link_to("../real.py", "folder/up.py");
+	link_to(abs, "abs.py");
+	link_to("link.py", "twice.py");
+	link_to("secret", "shadow.py");
+	link_to("shadow.py", "shadow2.py");
+	link_to(secret, "folder/shadow3.py");
+	link_to("dir.py", "dir.d");
+	link_to("secret", "dir.py/hidden.py");
+	link_to("/proc/self/environ", "environ.py");
+	link_to("/proc/self/exe", "self.py");
+	link_to("real.py", "root/in.py");
+	link_to("secret", "root/in_shadow.py");
+	unsigned i = (unsigned)_i % N_LINKED;
+	if (_i >= 2 * N_LINKED)
+		no_openat2();
+	bool in_root = _i >= N_LINKED;
+	struct search where = { .sysroot = in_root ? in_dir("root") : NULL };
+	struct opener *o = opener_new(&where);
+	struct blob text = { 0 };
+	int want = linked[i].want, rc;
+	if (in_root && linked[i].rooted != ERR_ABSENT) {
+		/* As the process calls it: the root's name goes before it, and it is there. */
+		want = linked[i].rooted;
+		rc = opener_source(o, str_of(linked[i].path + strlen("root")), &text);
+	} else {
+		rc = opener_source(o, path_str(linked[i].path), &text);
+	}
+	ck_assert_msg(rc == want, "%s: %d, want %d", linked[i].path, rc, want);
+	if (want == 0)
+		ck_assert(text.len == 6 && memcmp(text.p, "x = 1\n", 6) == 0);
+	opener_free(o);
+}
+END_TEST
+
 START_TEST(source_refusals)
 {
 	struct blob text;
@@ -399,6 +472,7 @@ int main(void)
 	tcase_add_test(tc, only_looked_at);
 	tcase_add_loop_test(tc, sysroot, 0, 2 * N_ROOTED);
 	tcase_add_loop_test(tc, source_suffixes, 0, sizeof names / sizeof *names);
+	tcase_add_loop_test(tc, linked_sources, 0, 3 * N_LINKED);
 	tcase_add_test(tc, source_refusals);
 	tcase_add_loop_test(tc, source_lines, 0, sizeof lines / sizeof *lines);
 	tcase_add_test(tc, sources_are_kept);

@@ -189,8 +189,33 @@ static int find(const char *root, const char *path)
 	return fd < 0 ? from_errno() : fd;
 }
 
+static bool is_source(struct str path)
+{
+	static const char *const suffix[] = { ".py", ".pyw", ".pyi", ".py2", ".py3", ".pyx", ".pxd", ".pxi" };
+	for (size_t i = 0; i < sizeof suffix / sizeof *suffix; i++)
+		if (path.len > strlen(suffix[i]) && str_ends(path, suffix[i]))
+			return true;
+	return false;
+}
+
+/*
+ * Is the file itself called as a source, whatever the links to it are called?  Without /proc nobody can say what a link came to:
+ * then the last part of path must not be one.
+ */
+static bool named_source(const char *self, const char *path, const struct stat *found)
+{
+	char name[PATH_MAX];
+	ssize_t n = readlink(self, name, sizeof name);
+	if (n >= 0)
+		return is_source((struct str){ name, (size_t)n });
+	struct stat st;
+	return errno == ENOENT && lstat(path, &st) == 0 && st.st_dev == found->st_dev && st.st_ino == found->st_ino && is_source(str_of(path));
+}
+
+enum kind { KIND_ANY, KIND_SOURCE };
+
 /* A regular file of at most max bytes for reading; st (may be NULL) is filled. */
-static int open_regular(const char *root, const char *path, uint64_t max, struct stat *st)
+static int open_regular(const char *root, const char *path, enum kind kind, uint64_t max, struct stat *st)
 {
 	struct stat found, opened;
 	CLEANUP(cleanup_fd) int at = find(root, path);
@@ -204,6 +229,8 @@ static int open_regular(const char *root, const char *path, uint64_t max, struct
 		return ERR_LIMIT;
 	char self[64];
 	snprintf(self, sizeof self, "/proc/self/fd/%d", at);
+	if (kind == KIND_SOURCE && !named_source(self, path, &found))
+		return ERR_UNSUPPORTED;
 	int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
 	int fd = open(self, flags);
 	if (fd < 0 && errno == ENOENT && !root) /* no /proc here; the check below sees an exchange */
@@ -264,16 +291,7 @@ int opener_elf(struct opener *o, struct blob path, bool exe, unsigned nth, struc
 	if (!open_as)
 		return ERR_ABSENT;
 	*ret = (struct candidate){ .path = shown, .asked = asked };
-	return open_regular(root, open_as, OPENER_ELF_MAX, NULL);
-}
-
-static bool is_source(struct str path)
-{
-	static const char *const suffix[] = { ".py", ".pyw", ".pyi", ".py2", ".py3", ".pyx", ".pxd", ".pxi" };
-	for (size_t i = 0; i < sizeof suffix / sizeof *suffix; i++)
-		if (path.len > strlen(suffix[i]) && str_ends(path, suffix[i]))
-			return true;
-	return false;
+	return open_regular(root, open_as, KIND_ANY, OPENER_ELF_MAX, NULL);
 }
 
 /* OLD=NEW, where OLD is the whole path or a folder of it. */
@@ -396,9 +414,9 @@ static int load_source(struct opener *o, struct source *s)
 	struct stat st;
 	int fd = ERR_GONE;
 	if (o->where.sysroot && path.s == s->path.s)
-		fd = open_regular(o->where.sysroot, clean, OPENER_SOURCE_MAX, &st);
+		fd = open_regular(o->where.sysroot, clean, KIND_SOURCE, OPENER_SOURCE_MAX, &st);
 	if (fd == ERR_GONE)
-		fd = open_regular(NULL, clean, OPENER_SOURCE_MAX, &st);
+		fd = open_regular(NULL, clean, KIND_SOURCE, OPENER_SOURCE_MAX, &st);
 	if (fd < 0)
 		return fd == ERR_GONE ? ERR_ABSENT : fd;
 	CLEANUP(cleanup_fd) int close_it = fd;

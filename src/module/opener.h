@@ -1,7 +1,8 @@
 /*
  * The only place that opens files which the input names.  Rules: a regular file of a real file system, O_NONBLOCK |
  * O_CLOEXEC | O_NOCTTY and never opened before it is known to be one (opening a device can act), capped in size,
- * sources only with a Python or Cython suffix; nothing is executed.  One process today; callers see only this.
+ * sources only with a Python or Cython suffix, in the path and in the name of the file that links lead to (l.py may point to
+ * any file of the reader's); nothing is executed.  One process today; callers see only this.
  */
 #ifndef MODULE_OPENER_H
 #define MODULE_OPENER_H
