@@ -14,9 +14,16 @@ enum { PID = 4711 };
 /* sender 0: no sender, addr is the fault's; code 999: no NT_SIGINFO at all, cursig only. */
 static const struct { int signo, code; int sender; addr_t addr; enum verdict_kind kind; bool likely; const char *title; } verdicts[] = {
 	{ SIGSEGV, 1, 0, 0x0, VERDICT_CRASH, false, "SIGSEGV: access to address 0x0 (null pointer)" },
-	{ SIGSEGV, 1, 0, 0xfff, VERDICT_CRASH, false, "SIGSEGV: access to address 0xfff (null pointer)" },
+	{ SIGSEGV, 1, 0, 0xfff, VERDICT_CRASH, false, "SIGSEGV: access to address 0xfff (4095 bytes past a null pointer)" },
 	{ SIGSEGV, 1, 0, 0x1000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x1000 (nothing is mapped there)" },
 	{ SIGSEGV, 2, 0, 0x7f0012345678, VERDICT_CRASH, false, "SIGSEGV: access to address 0x7f0012345678 (the mapping does not allow it)" },
+	/* The stack is at 0x30000 to 0x32000, sp 0x30010; libx.so at 0x50000 to 0x51000. */
+	{ SIGSEGV, 1, 0, 0x2fff8, VERDICT_CRASH, false, "SIGSEGV: access to address 0x2fff8 (stack overflow: in the guard area of this thread's stack)" },
+	{ SIGSEGV, 2, 0, 0x2f000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x2f000 (stack overflow: in the guard area of this thread's stack)" },
+	{ SIGSEGV, 1, 0, 0x51000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x51000 (at the very end of libx.so)" },
+	{ SIGSEGV, 1, 0, 0x5100c, VERDICT_CRASH, false, "SIGSEGV: access to address 0x5100c (12 bytes past the end of libx.so)" },
+	{ SIGSEGV, 2, 0, 0x50008, VERDICT_CRASH, false, "SIGSEGV: access to address 0x50008 (the mapping does not allow it)" },
+	{ SIGSEGV, 1, 0, 0x401000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x401000 (a jump or return to where no code is)" },
 	{ SIGSEGV, 77, 0, 0x4242, VERDICT_CRASH, false, "SIGSEGV: access to address 0x4242" },
 	{ SIGSEGV, 0x80, 0, 0, VERDICT_CRASH, false,
 	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)" },
@@ -55,7 +62,10 @@ static void say(struct image *img, struct py *py, const struct err *err, struct 
 START_TEST(verdict)
 {
 	struct build_elf *b = build_elf_new("x86_64");
-	build_elf_thread(b, PID, 0x401000, 0x7ff0);
+	build_elf_thread(b, PID, 0x401000, 0x30010);
+	memset(build_elf_memory(b, 0x30000, 0x2000, 3), 0, 0x2000);
+	memset(build_elf_memory(b, 0x50000, 0x1000, 1), 0, 0x1000);
+	build_elf_file(b, 0x50000, 0x51000, 0, "/usr/lib/libx.so");
 	build_elf_cursig(b, verdicts[_i].signo);
 	build_elf_prpsinfo(b, PID, 1, 0, "python", "python x.py");
 	if (verdicts[_i].code == 999)

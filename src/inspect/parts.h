@@ -13,4 +13,10 @@ extern const struct inspection inspection_verdict; /* what stopped it and where 
 /* "4.2 GiB", "118 MiB", "57 KiB", "12 bytes"; in the report's arena, NUL-terminated. */
 const char *size_text(struct arena *a, uint64_t bytes);
 
+/*
+ * What is known of an address that a thread (NULL: not known) could not access: "null pointer", "12 bytes past the end of
+ * libfoo.so", "stack overflow: ..."; s NULL where nothing is.
+ */
+struct str address_words(struct image *img, struct arena *a, addr_t addr, const struct thread *th);
+
 #endif

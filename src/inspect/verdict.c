@@ -61,8 +61,10 @@ static bool is_fault(int signo)
 	return signo == 11 || signo == 7 || signo == 4 || signo == 8 || signo == 5 || signo == 31;
 }
 
-static struct str fault_title(struct report *r, const struct image_facts *f, struct str name)
+static struct str fault_title(struct target *t, struct report *r, const struct image_facts *f, struct str name)
 {
+	const struct thread *th;
+	size_t n = image_threads(t->img, &th);
 	const struct code *c = code_of(f->siginfo.signo, f->siginfo.code);
 	unsigned long long addr = f->siginfo.addr;
 	if (f->siginfo.code == 0x80)
@@ -71,10 +73,11 @@ static struct str fault_title(struct report *r, const struct image_facts *f, str
 		return str_printf(r->arena, STR_FMT ": %s at 0x%llx", STR_ARG(name), c && c->words ? c->words : "fault", addr);
 	if (f->siginfo.signo == 31)
 		return str_printf(r->arena, STR_FMT ": %s", STR_ARG(name), c && c->words ? c->words : "bad system call");
-	if (addr < 4096)
-		return str_printf(r->arena, STR_FMT ": access to address 0x%llx (null pointer)", STR_ARG(name), addr);
-	return str_printf(r->arena, STR_FMT ": access to address 0x%llx%s%s%s", STR_ARG(name), addr, c && c->words ? " (" : "", c && c->words ? c->words : "",
-			  c && c->words ? ")" : "");
+	struct str words = address_words(t->img, r->arena, addr, n ? th : NULL);
+	if (!words.s && c && c->words)
+		words = str_of(c->words);
+	return words.s ? str_printf(r->arena, STR_FMT ": access to address 0x%llx (" STR_FMT ")", STR_ARG(name), addr, STR_ARG(words))
+		: str_printf(r->arena, STR_FMT ": access to address 0x%llx", STR_ARG(name), addr);
 }
 
 /* A core without NT_SIGINFO: only the signal's number is known, so who sent it is a guess. */
@@ -92,7 +95,7 @@ static void from_number(struct report *r, int signo)
 	report_problem(r, P_LIKELY, "the core has no NT_SIGINFO note");
 }
 
-static void from_siginfo(struct report *r, const struct image_facts *f)
+static void from_siginfo(struct target *t, struct report *r, const struct image_facts *f)
 {
 	int signo = f->siginfo.signo, code = f->siginfo.code;
 	struct str name = signal_name(r->arena, signo);
@@ -117,7 +120,7 @@ static void from_siginfo(struct report *r, const struct image_facts *f)
 		}
 	} else if (is_fault(signo)) {
 		r->verdict.kind = VERDICT_CRASH;
-		r->verdict.title = fault_title(r, f, name);
+		r->verdict.title = fault_title(t, r, f, name);
 	} else {
 		r->verdict.kind = VERDICT_STOPPED;
 		r->verdict.title = str_printf(r->arena, STR_FMT "%s", STR_ARG(name), code == 0x80 ? " sent by the kernel (a terminal key or a limit)" : "");
@@ -214,7 +217,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		r->verdict.title = snapshot_title(r, f);
 		r->verdict.signal.known = false;
 	} else if (f->siginfo.known) {
-		from_siginfo(r, f);
+		from_siginfo(t, r, f);
 	} else if (n) {
 		from_number(r, signo);
 	} else {

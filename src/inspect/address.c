@@ -1,0 +1,59 @@
+/* A faulting address in words: null, a stack's guard page, just past a mapping, code that is not there. */
+#include "inspect/parts.h"
+
+enum {
+	NULL_PAGE = 4096,
+	GUARD = 1 << 20,        /* stack_guard_gap of the kernel, 256 pages (mm/mmap.c); a pthread's guard page is smaller */
+	FRAME = 1 << 16,        /* how far from the stack pointer a function may touch its frame first */
+	PAST = 4096,
+};
+
+/* The segment that begins above addr, and the one that ends at or below it. */
+static void neighbours(struct image *img, addr_t addr, const struct segment **below, const struct segment **above)
+{
+	const struct segment *seg;
+	size_t n = image_segments(img, &seg), lo = 0, hi = n;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (seg[mid].start <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	*above = lo < n ? &seg[lo] : NULL;
+	*below = lo ? &seg[lo - 1] : NULL;
+}
+
+static struct str mapping_words(struct image *img, struct arena *a, const struct segment *s)
+{
+	const struct mapping *m = image_mapping_at(img, s->start);
+	if (m && m->path.len)
+		return str_base(str_from_bytes(a, m->path.p, m->path.len));
+	return str_printf(a, "the memory at 0x%llx", (unsigned long long)s->start);
+}
+
+struct str address_words(struct image *img, struct arena *a, addr_t addr, const struct thread *th)
+{
+	const struct segment *below, *above;
+	addr_t sp = th ? th->regs.sp : 0;
+	if (addr == 0)
+		return STR("null pointer");
+	if (addr < NULL_PAGE)
+		return str_printf(a, "%llu bytes past a null pointer", (unsigned long long)addr);
+	neighbours(img, addr, &below, &above);
+	if (below && addr - below->start < below->size)
+		return (struct str){ 0 };
+	/* The stack pointer stands at the low end of its stack, and the address just beneath that. */
+	if (sp && above && above->start - addr <= GUARD && (sp > addr ? sp - addr : addr - sp) <= FRAME &&
+	    (sp < above->start || (sp - above->start < above->size && sp - above->start <= FRAME)) && above->prot & 2)
+		return STR("stack overflow: in the guard area of this thread's stack");
+	if (th && th->regs.pc == addr)
+		return STR("a jump or return to where no code is");
+	if (below && addr - (below->start + below->size) < PAST) {
+		uint64_t past = addr - (below->start + below->size);
+		struct str what = mapping_words(img, a, below);
+		return past ? str_printf(a, "%llu bytes past the end of " STR_FMT, (unsigned long long)past, STR_ARG(what))
+			: str_printf(a, "at the very end of " STR_FMT, STR_ARG(what));
+	}
+	return (struct str){ 0 };
+}
