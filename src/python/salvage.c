@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <uthash.h>
+
 #include "python/object.h"
 #include "python/search.h"
 
@@ -21,7 +23,9 @@ enum {
 	HITS_MAX = 200000,
 	VOTES = 16,                /* kinds of code objects told apart while they are counted */
 	VOTE_FRAMES = 64,          /* looked at for the vote, of each thread state */
+	VOTES_MAX = 100000,        /* and of all */
 	CHECK_FRAMES = 1000000,    /* walked to prove, of all thread states under one layout */
+	CHECK_TEXT = 64 << 20,     /* bytes of names read for that; what comes later is not known to fit */
 	LINE_MAX = 1 << 24,
 };
 
@@ -34,10 +38,19 @@ struct state {
 	unsigned long frames;      /* whose code fits */
 	bool proved, cut;          /* cut: some of what its stack leads to is not in the capture */
 };
+/* An instruction of a code object that was looked at: most frames of most threads stand at the same few. */
+struct checked {
+	struct { addr_t code; int64_t lasti; } key;
+	int fits;
+	uint64_t digest;           /* of its names and line */
+	UT_hash_handle hh;
+};
 struct attempt {
 	struct py py;
 	struct VEC(struct state) list;
 	unsigned long n_proved, walked;
+	size_t text;
+	struct checked *checked;
 	uint64_t digest;           /* of all that would be shown */
 };
 
@@ -175,10 +188,11 @@ static bool types_of_code(const struct py *py, addr_t code, struct vote *ret)
 static bool find_types(struct attempt *t)
 {
 	struct vote votes[VOTES] = { 0 };
-	for (size_t i = 0; i < t->list.n; i++) {
+	unsigned long looked = 0;
+	for (size_t i = 0; i < t->list.n && looked < VOTES_MAX; i++, looked++) {
 		struct walk w = py_frames(&t->py, t->list.p[i].frame);
 		struct py_frame f;
-		for (unsigned k = 0; k < VOTE_FRAMES && py_next_frame(&w, &f) == 1; k++) {
+		for (unsigned k = 0; k < VOTE_FRAMES && py_next_frame(&w, &f) == 1; k++, looked++) {
 			struct vote v;
 			if (f.shim || !f.code || !types_of_code(&t->py, f.code, &v))
 				continue;
@@ -205,11 +219,11 @@ static bool find_types(struct attempt *t)
 
 /* --- the proof --- */
 
-static void digest(struct attempt *t, const void *p, size_t len)
+static void digest(uint64_t *d, const void *p, size_t len)
 {
 	const uint8_t *q = p;
 	for (size_t i = 0; i < len; i++)
-		t->digest = (t->digest ^ q[i]) * UINT64_C(0x100000001b3); /* FNV-1a */
+		*d = (*d ^ q[i]) * UINT64_C(0x100000001b3); /* FNV-1a */
 }
 
 /* Is the instruction inside the code?  A code object counts its own from 3.11 on, earlier ones have a bytes object. */
@@ -232,13 +246,15 @@ static int inside_code(const struct py *py, const struct py_frame *f)
 }
 
 /* 0: names are there and are text, and the line table gives the instruction a line.  ERR_FAULT: they are not in the capture. */
-static int code_fits(struct attempt *t, struct arena *a, const struct py_frame *f)
+static int check_code(struct attempt *t, const struct py_frame *f, uint64_t *d)
 {
+	CLEANUP(cleanup_arena) struct arena *a = arena_new();
 	struct py_code code;
 	struct position at = { -1, -1, -1, -1 };
-	int rc = inside_code(&t->py, f);
+	int rc = t->text < CHECK_TEXT ? inside_code(&t->py, f) : ERR_FAULT;
 	if (rc == 0)
 		rc = py_code_read(&t->py, f->code, a, &code);
+	t->text += arena_used(a) + 64;
 	if (rc == 0 && (!code.name.s || !code.file.s))
 		rc = ERR_FAULT;
 	if (rc == 0 && (!code.name.len || code.firstlineno < 0 || code.firstlineno > LINE_MAX))
@@ -249,10 +265,34 @@ static int code_fits(struct attempt *t, struct arena *a, const struct py_frame *
 		return rc == ERR_FAULT ? rc : ERR_CORRUPT;
 	if (at.line > LINE_MAX)
 		return ERR_CORRUPT;
-	digest(t, code.name.s, code.name.len);
-	digest(t, code.file.s, code.file.len);
-	digest(t, &at.line, sizeof at.line);
+	digest(d, code.name.s, code.name.len);
+	digest(d, code.file.s, code.file.len);
+	digest(d, &at.line, sizeof at.line);
 	return 0;
+}
+
+static int code_fits(struct attempt *t, const struct py_frame *f)
+{
+	struct checked *c, key = { .key = { f->code, f->lasti } };
+	HASH_FIND(hh, t->checked, &key.key, sizeof key.key, c);
+	if (!c) {
+		c = xcalloc(1, sizeof *c);
+		c->key.code = f->code;
+		c->key.lasti = f->lasti;
+		c->fits = check_code(t, f, &c->digest);
+		HASH_ADD(hh, t->checked, key, sizeof c->key, c);
+	}
+	digest(&t->digest, &c->digest, sizeof c->digest);
+	return c->fits;
+}
+
+static void forget_checked(struct attempt *t)
+{
+	struct checked *c, *next;
+	HASH_ITER(hh, t->checked, c, next) {
+		HASH_DEL(t->checked, c);
+		free(c);
+	}
 }
 
 /* Does the walk end here because of memory that is not in the capture: the frame, or its code? */
@@ -268,14 +308,11 @@ static bool ends_in_lost(const struct py *py, addr_t frame)
 /* All frames of it, to the end or to where memory is lost. */
 static void prove_stack(struct attempt *t, struct state *c)
 {
-	CLEANUP(cleanup_arena) struct arena *a = arena_new();
 	struct walk w = py_frames(&t->py, c->frame);
 	struct py_frame f;
 	uint64_t before = t->digest;
-	addr_t last = 0;
-	int64_t lasti = 0;
 	int rc = 0, fits = ERR_FAULT;
-	digest(t, &c->thread, sizeof c->thread);
+	digest(&t->digest, &c->thread, sizeof c->thread);
 	while (t->walked < CHECK_FRAMES && (rc = py_next_frame(&w, &f)) == 1) {
 		t->walked++;
 		if (f.shim && f.owner >= TRAIT(&t->py, owner_shim))
@@ -284,13 +321,10 @@ static void prove_stack(struct attempt *t, struct state *c)
 			fits = ERR_CORRUPT;
 			break;
 		}
-		digest(t, &f.addr, sizeof f.addr);
-		if (f.code != last || f.lasti != lasti)
-			fits = code_fits(t, a, &f);
+		digest(&t->digest, &f.addr, sizeof f.addr);
+		fits = code_fits(t, &f);
 		if (fits == ERR_CORRUPT)
 			break;
-		last = f.code;
-		lasti = f.lasti;
 		c->frames += fits == 0;
 		c->cut |= fits < 0;
 	}
@@ -311,22 +345,28 @@ static struct state *state_at(struct attempt *t, addr_t thread)
 	return thread && t->list.n ? bsearch(&key, t->list.p, t->list.n, sizeof key, by_thread) : NULL;
 }
 
+static int by_ident(const void *a, const void *b)
+{
+	const struct state *x = *(struct state *const *)a, *y = *(struct state *const *)b;
+	if (x->ident != y->ident)
+		return x->ident < y->ident ? -1 : 1;
+	return x->interp < y->interp ? -1 : x->interp > y->interp;
+}
+
 /* One thread cannot run in two thread states of an interpreter: which of them is stale cannot be told here. */
 static void drop_doubles(struct attempt *t)
 {
-	for (size_t i = 0; i < t->list.n; i++) {
-		struct state *c = &t->list.p[i];
-		bool doubled = false;
-		for (size_t k = i + 1; c->proved && k < t->list.n; k++) {
-			struct state *o = &t->list.p[k];
-			if (!o->proved || o->ident != c->ident || o->interp != c->interp)
-				continue;
-			o->proved = false;
-			doubled = true;
-			t->n_proved--;
-		}
-		if (doubled) {
-			c->proved = false;
+	size_t n = 0;
+	CLEANUP(cleanup_free) struct state **p = xcalloc(t->list.n + 1, sizeof(*p));
+	for (size_t i = 0; i < t->list.n; i++)
+		if (t->list.p[i].proved)
+			p[n++] = &t->list.p[i];
+	qsort(p, n, sizeof *p, by_ident);
+	for (size_t i = 0, end; i < n; i = end) {
+		for (end = i + 1; end < n && by_ident(&p[i], &p[end]) == 0; end++)
+			;
+		for (size_t k = i; end - i > 1 && k < end; k++) {
+			p[k]->proved = false;
 			t->n_proved--;
 		}
 	}
@@ -381,6 +421,7 @@ static bool try_layout(struct attempt *t, const struct hits *h)
 		prove_stack(t, c);
 		wrong += c->frame && !c->proved && !c->cut; /* neither the one nor the other: something contradicts */
 	}
+	forget_checked(t);
 	drop_doubles(t);
 	if (!holds(t, wrong))
 		return false;
