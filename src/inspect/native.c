@@ -153,15 +153,20 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 
 /* ---- what tells where runs are */
 
-/* 3.12 on: a run ends with its shim. */
-static void runs_by_shim(struct natives *n, const struct native_python *py, size_t n_py)
+/* 3.12 on: a run ends with its shim.  3.15's last one lies in the thread state and is no call's (_PyThreadStateImpl.base_frame). */
+static void runs_by_shim(struct natives *n, addr_t state, const struct native_python *py, size_t n_py)
 {
 	struct merge_run run = { 0 };
+	addr_t base = 0;
+	if (state && HAS(n->t->py, PyThread, base_frame))
+		(void)!READ(n->t->py, state, PyThread, base_frame, &base);
 	for (size_t i = 0; i < n_py; i++) {
 		if (py[i].frame) {
 			run.n++;
 			continue;
 		}
+		if (py[i].addr == base && !run.n)
+			continue;
 		run.at = py[i].addr;
 		*vec_push(&n->runs) = run;
 		run = (struct merge_run){ 0 };
@@ -244,7 +249,7 @@ static void runs_of(struct natives *n, addr_t state, const struct native_python 
 		return;
 	enum { NO_SHIMS = 255 }; /* formats/cpython.traits */
 	if (TRAIT(n->t->py, owner_shim) >= 0 && TRAIT(n->t->py, owner_shim) < NO_SHIMS) {
-		runs_by_shim(n, py, n_py);
+		runs_by_shim(n, state, py, n_py);
 	} else {
 		runs_by_entry(n, py, n_py);
 		if (HAS(n->t->py, PyThread, cframe) && state)

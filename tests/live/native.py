@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Native stacks over every interpreter found: the same frames as gdb's, by pc, in the same order, and the same names where both have
+one; Python's frames where their evaluation stands; a snapshot without any file at hand tells the same as its core.
+
+usage: native.py PYSNAP PYANALYZE [NAME...]
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+from pythons import find, layouts
+from tap import Tap
+from target import Target, run
+
+PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
+tap = Tap()
+
+# Every frame of every thread that is on the stack: gdb shows inlined functions and tail calls as frames of their own.
+GDB = """
+import gdb
+gdb.execute("set backtrace past-main on")
+gdb.execute("set backtrace past-entry on")
+for thread in gdb.selected_inferior().threads():
+    thread.switch()
+    frame = gdb.newest_frame()
+    line = []
+    while frame is not None:
+        if frame.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
+            name = frame.name() or "?"
+            line.append("%x:%s" % (frame.pc(), name.replace(" ", "_")))
+        try:
+            frame = frame.older()
+        except gdb.error:
+            break
+    print("STACK", thread.ptid[1], " ".join(line))
+"""
+
+
+def report(path, *options, prefix=()):
+    done = run(list(prefix) + [PYANALYZE, "--json", *options, path])
+    try:
+        return json.loads(done.stdout), done
+    except ValueError:
+        return None, done
+
+
+def unfolded(rep, thread):
+    """The thread's frames, oldest first."""
+    folded = {f["at"]: f for f in thread.get("folded", [])}
+    out, at, ids = [], 0, thread["stack"]
+    while at < len(ids):
+        piece = folded.get(at, {"frames": 1, "repeat": 1})
+        out += [rep["frames"][i] for i in ids[at:at + piece["frames"]] * piece["repeat"]]
+        at += piece["frames"]
+    return out
+
+
+def physical(frames):
+    return [f for f in frames if f["lang"] == "c" and not f.get("inlined")]
+
+
+def gdb_stacks(exe, core, root):
+    script = os.path.join(os.path.dirname(core), "stacks.py")
+    with open(script, "w") as f:
+        f.write(GDB)
+    argv = ["gdb", "-nx", "-batch"] + (["-ex", "set sysroot " + root] if root else []) + ["-ex", "source " + script, exe, core]
+    text = run(argv, timeout=300).stdout.decode("utf-8", "replace")
+    out = {}
+    for line in text.split("\n"):
+        m = re.match(r"STACK (\d+) (.*)$", line)
+        if m:
+            out[int(m.group(1))] = [(int(p, 16), n) for p, n in (w.split(":", 1) for w in m.group(2).split())]
+    return out
+
+
+def plain(name):
+    """A symbol's name without what compilers and versions add."""
+    return re.sub(r"(@.*|\.(constprop|part|isra|cold|lto_priv|llvm)\b.*)$", "", name)
+
+
+def as_gdb(name, rep, gdb, debug_info):
+    checked = names = 0
+    for thread in rep["threads"]:
+        ours = physical(unfolded(rep, thread))[::-1]
+        theirs = gdb.get(thread["tid"])
+        if theirs is None:
+            tap.ok(False, "%s: gdb knows thread %d" % (name, thread["tid"]))
+            continue
+        got, want = [int(f["pc"], 16) for f in ours], [pc for pc, _ in theirs]
+        tap.equal([hex(p) for p in got], [hex(p) for p in want], "%s: frames of %r" % (name, thread.get("name")))
+        checked += len(got)
+        for f, (pc, other) in zip(ours, theirs):
+            if int(f["pc"], 16) == pc and "function" in f and other != "?" and "python" in f.get("module", ""):
+                names += 1
+                if plain(f["function"]) != plain(other):
+                    tap.ok(False, "%s: name at %x" % (name, pc), "%s, gdb says %s" % (f["function"], other))
+    tap.ok(checked > 50, "%s: %d frames compared" % (name, checked))
+    if debug_info:
+        tap.ok(names > 30, "%s: %d names compared" % (name, names))
+
+
+def merged(name, rep, only_python):
+    """Nothing is lost, nothing is unmatched, and each run of Python frames stands right above its evaluation."""
+    evals = runs = 0
+    for thread in rep["threads"]:
+        frames = unfolded(rep, thread)
+        tap.ok("unmatched" not in thread and "native_broken" not in thread, "%s: %r is merged" % (name, thread.get("name")),
+               (thread.get("unmatched"), thread.get("native_broken")))
+        python = [(f["function"], f.get("line")) for f in frames if f["lang"] == "python"]
+        tap.equal(python, only_python.get(thread["tid"], []), "%s: Python frames of %r" % (name, thread.get("name")))
+        hosts = [i for i, f in enumerate(frames[:-1]) if f["lang"] == "c" and frames[i + 1]["lang"] == "python"]
+        runs += len(hosts)
+        for i in hosts:
+            while frames[i].get("inlined"):
+                i -= 1
+            host = frames[i]
+            evals += host.get("function", "").startswith(("_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx"))
+        named = [f for f in physical(frames) if plain(f.get("function", "")) == "_PyEval_EvalFrameDefault"]
+        if named and python:
+            # A thread caught between two frames has one more.
+            tap.ok(len(hosts) <= len(named) <= len(hosts) + 1, "%s: an evaluation for each run of %r" % (name, thread.get("name")),
+                   (len(named), len(hosts)))
+    tap.ok(runs >= 10 and evals in (0, runs), "%s: %d runs in frames that evaluate" % (name, runs), evals)
+
+
+def python_only(path, prefix=(), options=()):
+    rep, _ = report(path, "--show=-native", *options, prefix=prefix)
+    return {t["tid"]: [(f["function"], f.get("line")) for f in unfolded(rep, t)] for t in rep["threads"]}
+
+
+def one(python):
+    name = python.name
+    sysroot = ["--sysroot", python.root] if python.root else []
+    target = Target(python, "threads27.py" if python.minor == "2.7" else "threads.py", "TRUTH")
+    try:
+        if not tap.ok(target.wait_ready(), "%s: the program parks" % name, target.text()):
+            return
+        exe = os.path.realpath("/proc/%d/exe" % target.pid)
+        snap = os.path.join(target.top, "snap.pz")
+        if not tap.ok(run([PYSNAP, str(target.pid), "-o", snap]).returncode == 0, "%s: pysnap takes it" % name):
+            return
+        core, why = target.core(signal.SIGABRT)
+        if core:
+            rep, done = report(core, "-n", *sysroot)
+            if tap.ok(rep is not None and done.returncode == 0, "%s: core: report" % name, done.stderr.decode("utf-8", "replace")):
+                merged("%s: core" % name, rep, python_only(core, options=sysroot))
+                debug_info = any(f.get("line") for f in rep["frames"] if f["lang"] == "c")
+                if shutil.which("gdb"):
+                    as_gdb("%s: gdb" % name, rep, gdb_stacks(exe, core, python.root), debug_info)
+                else:
+                    tap.skip("%s: gdb" % name, "not installed")
+        else:
+            tap.skip("%s: core" % name, why)
+        rep, done = report(snap, "-n", *sysroot)
+        if not tap.ok(rep is not None and done.returncode == 0, "%s: snapshot: report" % name, done.stderr.decode("utf-8", "replace")):
+            return
+        merged("%s: snapshot" % name, rep, python_only(snap, options=sysroot))
+        with_files = {t["tid"]: [f["pc"] for f in physical(unfolded(rep, t))] for t in rep["threads"]}
+        if os.geteuid() != 0:
+            tap.skip("%s: snapshot without files" % name, "only root can hide them")
+            return
+        hide = ["unshare", "-m", "sh", "-c", "for d in /usr/lib/python3 \"$HOME/.pyenv\" \"$HOME/.cache\"; do test -d $d && mount -t tmpfs none $d; done; exec \"$@\"", "sh"]
+        with tempfile.NamedTemporaryFile(suffix=".pz") as kept: # not in what is hidden
+            with open(snap, "rb") as f:
+                shutil.copyfileobj(f, kept)
+            kept.flush()
+            rep, done = report(kept.name, "-n", prefix=hide)
+        if b"mount:" in done.stderr or b"unshare:" in done.stderr:
+            tap.skip("%s: snapshot without files" % name, "no right to mount")
+        elif tap.ok(rep is not None and done.returncode == 0, "%s: snapshot without files: report" % name, done.stderr.decode("utf-8", "replace")):
+            without = {t["tid"]: [f["pc"] for f in physical(unfolded(rep, t))] for t in rep["threads"]}
+            tap.equal(without, with_files, "%s: snapshot without files: the same frames" % name)
+    finally:
+        target.end()
+
+
+def main():
+    wanted = sys.argv[3:]
+    known = layouts(PYANALYZE)
+    found, absent = find()
+    for python in found:
+        if wanted and not any(w in python.name for w in wanted):
+            continue
+        if (python.minor, python.config) in known:
+            one(python)
+        else:
+            tap.skip("native stacks of " + python.name, "no table of its version yet")
+    for name, why in absent:
+        if not wanted:
+            tap.skip("native stacks of " + name, why)
+    tap.done()
+
+
+main()
