@@ -332,6 +332,63 @@ START_TEST(flip_any_bit_without_index)
 }
 END_TEST
 
+/* ---- members exchanged ---- */
+
+/* a and b trade places: every CRC-32 stays right. */
+static const struct { size_t a, b; } trades[] = {
+	{ 1, 2 }, { 1, 4 }, { 2, 5 }, { 3, 6 }, { 0, 1 }, { 0, 3 }, { 4, 5 }, { 2, 3 }, { 1, 6 }, { 3, 4 },
+};
+
+START_TEST(exchanged)
+{
+	enum { N = 8 };
+	static const size_t len[N] = { 4096, 12288, 12288, 4096, 12288, 8192, 20480, 4096 };
+	struct sb f = { 0 }, want = { 0 }, index = { 0 }, loc = { 0 };
+	size_t at[N + 1];
+	for (size_t i = 0; i < N; i++) {
+		uint8_t buf[20480];
+		fill_at(FILL_RANDOM, i << 20, buf, len[i]);
+		at[i] = f.len;
+		put_member(&f, buf, len[i], (uint32_t)want.len);
+		sb_bytes(&want, buf, len[i]);
+		put_le(&index, 4, (f.len - at[i] - 1) | (len[i] - 1) << 16);
+	}
+	at[N] = f.len;
+	put_member(&f, index.s, index.len, (uint32_t)want.len);
+	sb_bytes(&loc, "pysnapIX", 8);
+	put_le(&loc, 4, PZ_FORMAT);
+	put_le(&loc, 4, crc32(0, (const Bytef *)index.s, (uInt)index.len));
+	put_le(&loc, 8, at[N]);
+	put_le(&loc, 8, want.len);
+	put_le(&loc, 8, N);
+	put_le(&loc, 8, 0);
+	put_member(&f, loc.s, loc.len, (uint32_t)(want.len + index.len));
+	put_end(&f);
+
+	size_t a = trades[_i / 3].a, b = trades[_i / 3].b;
+	struct sb x = { 0 };
+	sb_bytes(&x, f.s, at[a]);
+	sb_bytes(&x, f.s + at[b], at[b + 1] - at[b]);
+	sb_bytes(&x, f.s + at[a + 1], at[b] - at[a + 1]);
+	sb_bytes(&x, f.s + at[a], at[a + 1] - at[a]);
+	sb_bytes(&x, f.s + at[b + 1], f.len - at[b + 1]);
+	/* 0: with the index, 1: cut before the locator, 2: cut before the index */
+	size_t size = _i % 3 == 0 ? x.len : _i % 3 == 1 ? x.len - NO_INDEX : at[N];
+	struct bytes *z = open_blob((struct blob){ (uint8_t *)x.s, size });
+	ck_assert_ptr_nonnull(z);
+	ck_assert_int_eq(bgzf_indexed(z), _i % 3 == 0);
+	size_t lost = pages_lost(z, (struct blob){ (uint8_t *)want.s, want.len });
+	ck_assert_msg(lost == (len[a] + len[b]) / PZ_PAGE, "%zu and %zu: %zu pages lost, want %zu", a, b, lost, (len[a] + len[b]) / PZ_PAGE);
+	ck_assert_uint_eq(bgzf_damaged(z), 2);
+	bytes_close(z);
+	sb_free(&x);
+	sb_free(&f);
+	sb_free(&want);
+	sb_free(&index);
+	sb_free(&loc);
+}
+END_TEST
+
 /* ---- an index that lies ---- */
 
 struct lie {
@@ -546,6 +603,7 @@ int main(void)
 	tcase_add_test(t, cut_anywhere);
 	tcase_add_test(t, flip_any_bit);
 	tcase_add_test(t, flip_any_bit_without_index);
+	tcase_add_loop_test(t, exchanged, 0, 3 * (int)N_OF(trades));
 	tcase_add_loop_test(t, lying_index, 0, N_OF(lies));
 	tcase_add_test(t, foreign_members);
 	tcase_add_loop_test(t, sizes_that_lie, 0, 5);

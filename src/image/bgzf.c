@@ -1,7 +1,8 @@
 /*
  * BGZF members as random-access bytes: finds them by the index of a .pz or by walking their headers, and unpacks the few
  * that are asked for (formats/pz.md).  What the bytes mean is left to others.  No byte of a member is given out before
- * its CRC-32 is right; nothing that the file says is believed beyond its own bounds.
+ * its CRC-32 is right and, in a file of ours, before it has said itself that it stands at this place; nothing that the
+ * file says is believed beyond its own bounds.
  */
 #include "config.h"
 
@@ -39,6 +40,7 @@ struct bgzf {
 	struct bytes *packed;
 	struct table table;
 	bool indexed, truncated;
+	bool placed;                  /* each member says its payload's place: this is no file of another writer */
 	bool rewalked;                /* the index was doubted once; enough */
 	uint32_t format;
 	uint8_t *bad;                 /* one bit a member, NULL until the first */
@@ -188,12 +190,15 @@ static size_t table_find(const struct table *t, uint64_t off, struct place *ret)
 /*
  * MTIME of each member that we wrote is the low half of its payload's place.  So a damaged ISIZE cannot shift what
  * follows: where the next member's place is not the sum of the sizes before it, the member in question is unpacked.
- * If that proves it right the sum counts (in files of others every MTIME is 0, and every member is unpacked here);
- * if not, the next member's word does, and the member is found damaged when it is read.
+ * If that proves it right the sum counts (in files of others every MTIME is 0, and every member is unpacked here), unless
+ * the member itself says that it belongs elsewhere: two may have been exchanged, and what is between them stands right.
+ * Else the next member's word does, and the member is found damaged when it is read.
  */
 static int walk_settle(struct bgzf *z, uint8_t *scratch, const struct place *at, size_t size, uint64_t payload,
-                       uint32_t next, size_t *ret)
+                       uint32_t own, uint32_t next, size_t *ret)
 {
+	uint32_t gap = next - (uint32_t)at->payload;
+	bool gap_fits = gap >= 1 && gap <= BGZF_MAX;
 	if (payload >= 1 && payload <= BGZF_MAX) {
 		if ((uint32_t)(at->payload + payload) == next) {
 			*ret = (size_t)payload;
@@ -202,13 +207,13 @@ static int walk_settle(struct bgzf *z, uint8_t *scratch, const struct place *at,
 		int rc = member_read(z, at->packed, size, (size_t)payload, scratch);
 		if (rc < 0)
 			return rc;
-		if (rc == MEMBER_GOOD) {
+		bool foreign = own == next; /* ours never say the same */
+		if (rc == MEMBER_GOOD && (own == (uint32_t)at->payload || foreign || !gap_fits)) {
 			*ret = (size_t)payload;
 			return 1;
 		}
 	}
-	uint32_t gap = next - (uint32_t)at->payload;
-	if (gap < 1 || gap > BGZF_MAX)
+	if (!gap_fits)
 		return 0;
 	*ret = gap;
 	return 1;
@@ -226,6 +231,7 @@ static int walk(struct bgzf *z, uint64_t limit, struct table *t, bool *ended)
 	if (rc < 0)
 		return rc;
 	size_t size = head_size(edge + BGZF_TAIL);
+	uint32_t own = (uint32_t)le(edge + BGZF_TAIL + 4, 4);
 	while (size && limit - t->end.packed >= size) {
 		uint64_t end = t->end.packed + size;
 		bool more = limit - end >= BGZF_HEAD;
@@ -238,17 +244,21 @@ static int walk(struct bgzf *z, uint64_t limit, struct table *t, bool *ended)
 			return 0;
 		}
 		size_t next_size = more ? head_size(edge + BGZF_TAIL) : 0;
+		uint32_t next = (uint32_t)le(edge + BGZF_TAIL + 4, 4);
 		size_t settled = (size_t)payload;
 		if (next_size == BGZF_END && limit - end == BGZF_END)
 			rc = payload >= 1 && payload <= BGZF_MAX; /* the end block has no place */
 		else if (next_size)
-			rc = walk_settle(z, scratch, &t->end, size, payload, (uint32_t)le(edge + BGZF_TAIL + 4, 4), &settled);
+			rc = walk_settle(z, scratch, &t->end, size, payload, own, next, &settled);
 		else
 			rc = payload >= 1 && payload <= BGZF_MAX;
 		if (rc <= 0)
 			return rc;
+		if (own && own == (uint32_t)t->end.payload)
+			z->placed = true;
 		table_add(t, size, settled);
 		size = next_size;
+		own = next;
 	}
 	return 0;
 }
@@ -400,13 +410,13 @@ static int unpack(struct bgzf *z, size_t member, const struct place *at, const u
 	int rc = member_read(z, at->packed, entry_size(e), entry_payload(e), z->cache[oldest].p);
 	if (rc < 0)
 		return rc;
-	/* With the walk's word against it an MTIME is merely damaged. */
-	bool misplaced = rc == MEMBER_GOOD && (uint32_t)le(z->in + 4, 4) != (uint32_t)at->payload;
+	/* A member that was exchanged with another one has a right CRC-32 as well. */
+	bool misplaced = z->placed && rc == MEMBER_GOOD && (uint32_t)le(z->in + 4, 4) != (uint32_t)at->payload;
 	if ((rc == MEMBER_ELSEWHERE || misplaced) && index_doubt(z)) {
 		*doubted = true;
 		return 0;
 	}
-	if (rc != MEMBER_GOOD) {
+	if (rc != MEMBER_GOOD || misplaced) {
 		set_bad(z, member, at->payload);
 		return ERR_CORRUPT;
 	}
@@ -488,6 +498,7 @@ static int find_members(struct bgzf *z)
 {
 	struct locator loc = { 0 };
 	bool located = locator_read(z, &loc);
+	z->placed = located;
 	if (located) {
 		z->format = loc.format;
 		if (loc.format > PZ_FORMAT)
