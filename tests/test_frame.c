@@ -139,6 +139,7 @@ static void damaged(const struct layout *l)
 	addr_t outer = push_plain(b, t, code), middle = push_plain(b, t, code);
 	push_plain(b, t, code);
 	enum py_field code_field = layout_has(l, F_PyFrame_code) ? F_PyFrame_code : F_PyFrameObject_f_code;
+	enum py_field builtins_field = layout_has(l, F_PyFrame_code) ? F_PyFrame_builtins : F_PyFrameObject_f_builtins;
 
 	/* The link leads to where nothing was captured. */
 	build_ptr(b, build_frame_back(b, middle), 0x123456780);
@@ -153,18 +154,41 @@ static void damaged(const struct layout *l)
 	ck_assert_msg(s.rc == ERR_CORRUPT, "%s: %d", l->name, s.rc);
 	ck_assert_int_eq(s.n, 2);
 
-	/* The code is an int: up to 3.12 that is no frame; 3.13 on any object may be there, and it is a shim. */
+	/*
+	 * The code is an int (or a code object whose type was overwritten): the frame is one, as its namespaces show, and is given out
+	 * without code; it is no shim, and those that called it follow.
+	 */
 	build_ptr(b, build_frame_back(b, middle), outer);
-	build_field(b, outer, code_field, build_int(b, 5));
+	addr_t number = build_int(b, 5);
+	build_field(b, middle, code_field, number);
 	s = walk_all(build_py(b));
-	if (layout_has(l, F_PyFrame_instr_ptr)) {
-		ck_assert_int_eq(s.rc, 0);
-		ck_assert_int_eq(s.n, 3);
-		ck_assert(s.f[2].shim && s.f[2].code == 0);
-	} else {
-		ck_assert_int_eq(s.rc, ERR_CORRUPT);
-		ck_assert_int_eq(s.n, 2);
-	}
+	ck_assert_msg(s.rc == 0, "%s: %d", l->name, s.rc);
+	ck_assert_int_eq(s.n, 3);
+	ck_assert(!s.f[1].shim && s.f[1].code == 0 && s.f[1].no_code == ERR_ABSENT && s.f[1].stands == number && s.f[1].lasti == -1);
+	ck_assert(s.f[2].code == code && s.f[2].no_code == 0);
+
+	/* Nothing, and what was not captured, in its place. */
+	build_field(b, middle, code_field, 0);
+	s = walk_all(build_py(b));
+	ck_assert(s.rc == 0 && s.n == 3 && s.f[1].no_code == ERR_CORRUPT && s.f[1].stands == 0 && !s.f[1].shim);
+	build_field(b, middle, code_field, 0x123456780);
+	s = walk_all(build_py(b));
+	ck_assert(s.rc == 0 && s.n == 3 && s.f[1].no_code == ERR_FAULT && s.f[1].stands == 0x123456780 && !s.f[1].shim);
+
+	/* None, where the version has it: a shim, whoever owns it. */
+	build_field(b, middle, code_field, b->types.none);
+	s = walk_all(build_py(b));
+	ck_assert_int_eq(s.rc, 0);
+	ck_assert_int_eq(s.n, 3);
+	ck_assert(s.f[1].shim == layout_has(l, F_PyFrame_instr_ptr) && s.f[1].no_code == (s.f[1].shim ? 0 : ERR_ABSENT));
+	build_field(b, middle, code_field, code);
+
+	/* Without a namespace it could be anything. */
+	build_field(b, outer, builtins_field, number);
+	build_field(b, outer, code_field, number);
+	s = walk_all(build_py(b));
+	ck_assert_int_eq(s.rc, ERR_CORRUPT);
+	ck_assert_int_eq(s.n, 2);
 
 	/* What leads from the thread to its frame was not captured: that is said too. */
 	if (layout_has(l, F_PyThread_cframe) && layout_has(l, F_PyCFrame_current_frame)) {

@@ -150,6 +150,47 @@ START_TEST(threads)
 }
 END_TEST
 
+/* What of frames cannot be read is shown in their place, and said once. */
+START_TEST(broken_code)
+{
+	struct build *b = build_new(&tables[_i]);
+	addr_t main = build_thread(b, b->interp, 0x7f0000000700, PID);
+	const char *const names[] = { "outer", "typeless", "nameless", "inner" };
+	addr_t code[4];
+	for (int i = 0; i < 4; i++) {
+		code[i] = build_code(b, &(struct build_code){ .name = names[i], .qualname = names[i], .file = "a.py", .firstlineno = 10, .units = 8 });
+		build_frame(b, main, &(struct build_frame){ .code = code[i], .lasti = 2 });
+	}
+	build_settle(b);
+	WRITE(b, code[1], PyObject, ob_type, 0x4141414141414140 >> (64 - 8 * tables[_i].abi.width));
+	WRITE(b, code[2], PyCode, co_name, 0x123456780);
+	WRITE_IF(b, code[2], PyCode, co_qualname, 0x123456780);
+	struct py *py = build_py(b);
+	struct report *r = report_new();
+	say(py->img, py, NULL, r);
+	ck_assert_uint_eq(r->threads.n, 1);
+	ck_assert_uint_eq(r->threads.p[0].n_frames, 4);
+	ck_assert_ptr_null(r->threads.p[0].broken.s);
+	char text[2][64];
+	snprintf(text[0], sizeof text[0], "<0x%llx is not a code object>", (unsigned long long)code[1]);
+	snprintf(text[1], sizeof text[1], "<code 0x%llx: its name is not in the capture>", (unsigned long long)code[2]);
+	const char *const want[] = { "outer", text[0], text[1], "inner" };
+	for (size_t i = 0, k = 0; i < r->threads.p[0].n_runs; i++)
+		for (size_t j = 0; j < r->threads.p[0].runs[i].n; j++, k++) {
+			struct str name = r->threads.p[0].runs[i].frames[j]->function;
+			ck_assert_msg(str_is(name, want[k]), "%s: " STR_FMT ", not %s", tables[_i].name, STR_ARG(name), want[k]);
+		}
+	ck_assert_uint_eq(problems(r, P_CODE_BROKEN), 1);
+	for (size_t i = 0; i < r->problems.n; i++)
+		if (r->problems.p[i].id == P_CODE_BROKEN) {
+			CLEANUP(cleanup_free) char *message = xasprintf(STR_FMT, STR_ARG(r->problems.p[i].message));
+			ck_assert_ptr_nonnull(strstr(message, "cannot be read: 2 ("));
+		}
+	report_free(r);
+	build_free(b);
+}
+END_TEST
+
 /* The thread list leads back into itself: what was seen stays, and it is said once. */
 START_TEST(thread_loop)
 {
@@ -181,6 +222,7 @@ int main(void)
 	suite_add_tcase(s, c);
 	c = tcase_create("threads");
 	tcase_add_loop_test(c, threads, 0, n_tables);
+	tcase_add_loop_test(c, broken_code, 0, n_tables);
 	tcase_add_loop_test(c, thread_loop, 0, n_tables);
 	tcase_set_timeout(c, 60);
 	suite_add_tcase(s, c);

@@ -225,6 +225,21 @@ END_TEST
 
 /* One thing wrong at a time: each check of the proof says its own words. */
 enum wrong { WRONG_TYPE, WRONG_INTERP, WRONG_PREV, WRONG_VERSION, WRONG_CODE, WRONG_COUNT };
+
+/* The thread's only frame; without its namespaces it could be anything. */
+static void lose_code(struct build *b, addr_t thread, bool namespaces)
+{
+	const struct layout *l = &b->layout;
+	addr_t frame = layout_has(l, F_PyThread_current_frame) ? build_field_get(b, thread, F_PyThread_current_frame) :
+		       layout_has(l, F_PyCFrame_current_frame) ?
+		       build_field_get(b, build_field_get(b, thread, F_PyThread_cframe), F_PyCFrame_current_frame) :
+		       build_field_get(b, thread, F_PyThread_frame);
+	bool inner = layout_has(l, F_PyFrame_code);
+	build_field(b, frame, inner ? F_PyFrame_code : F_PyFrameObject_f_code, 0);
+	if (!namespaces)
+		build_field(b, frame, inner ? F_PyFrame_builtins : F_PyFrameObject_f_builtins, 0);
+}
+
 static void wrongs(const struct layout *l, const char *config)
 {
 	static const char *const words[WRONG_COUNT] = { "type(type) is not type", "points to another interpreter", "is not linked both ways",
@@ -253,12 +268,12 @@ static void wrongs(const struct layout *l, const char *config)
 			WRITE(b, b->interp, PyInterp, sysdict, dict);
 			break;
 		default:
-			for (int k = 0; k < 2; k++) {
-				addr_t frame = layout_has(l, F_PyThread_current_frame) ? build_field_get(b, threads[k], F_PyThread_current_frame) :
-					layout_has(l, F_PyCFrame_current_frame) ?
-					build_field_get(b, build_field_get(b, threads[k], F_PyThread_cframe), F_PyCFrame_current_frame) :
-					build_field_get(b, threads[k], F_PyThread_frame);
-				build_field(b, frame, layout_has(l, F_PyFrame_code) ? F_PyFrame_code : F_PyFrameObject_f_code, 0);
+			/* Where sys still tells the version, that is a damaged process: frames_that_lead_nowhere. */
+			for (int k = 0; k < 2; k++)
+				lose_code(b, threads[k], false);
+			if (layout_has(l, F_PyDebugOffsets_cookie)) {
+				dict = build_dict(b, BUILD_DICT);
+				WRITE(b, b->interp, PyInterp, sysdict, dict);
 			}
 		}
 		struct image *img = build_image(b);
@@ -268,7 +283,8 @@ static void wrongs(const struct layout *l, const char *config)
 		int rc = py_open(img, NULL, &(struct py_options){ .hint_runtime = build_hint(b), .python_version = l->version }, b->arena,
 				 &py, &err);
 		/* The cookie and debug offsets tell the version without sys, as late in Py_Finalize. */
-		if (i == WRONG_VERSION && layout_has(l, F_PyDebugOffsets_cookie)) {
+		bool cookie = layout_has(l, F_PyDebugOffsets_cookie);
+		if ((i == WRONG_VERSION && cookie) || (i == WRONG_CODE && !cookie)) {
 			ck_assert_int_eq(rc, 0);
 		} else {
 			ck_assert_msg(rc == ERR_UNSUPPORTED, "%s: %s: %d", l->name, words[i], rc);
@@ -277,6 +293,40 @@ static void wrongs(const struct layout *l, const char *config)
 		build_free(b);
 	}
 }
+
+/* Types and version prove a layout; a process all of whose frames are damaged is still one. */
+static void frames_lost(const struct layout *l, const char *config)
+{
+	(void)config;
+	for (int namespaces = 0; namespaces < 2; namespaces++) {
+		addr_t threads[2];
+		struct build *b = two_threads(l, threads);
+		for (int k = 0; k < 2; k++)
+			lose_code(b, threads[k], namespaces);
+		struct py *py = open_image(b, build_image(b), NULL);
+		ck_assert_str_eq(py->layout.name, l->name);
+		struct walk w = py_interps(py), tw;
+		struct py_interp in;
+		struct py_thread th;
+		ck_assert_int_eq(py_next_interp(&w, &in), 1);
+		tw = py_threads(py, &in);
+		for (int k = 0; k < 2; k++) {
+			struct py_frame f = { 0 };
+			ck_assert_int_eq(py_next_thread(&tw, &th), 1);
+			struct walk fw = py_frames(py, th.frame);
+			ck_assert_int_eq(py_next_frame(&fw, &f), namespaces ? 1 : ERR_CORRUPT);
+			if (namespaces)
+				ck_assert(!f.shim && !f.code && !f.stands && f.no_code == ERR_CORRUPT && f.lasti == -1);
+		}
+		build_free(b);
+	}
+}
+
+START_TEST(frames_that_lead_nowhere)
+{
+	each_layout(frames_lost);
+}
+END_TEST
 
 START_TEST(a_failed_proof_says_why)
 {
@@ -768,6 +818,7 @@ int main(void)
 	tcase_add_test(tc, a_layout_given_by_hand);
 	tcase_add_test(tc, newer_than_any_table);
 	tcase_add_test(tc, a_failed_proof_says_why);
+	tcase_add_test(tc, frames_that_lead_nowhere);
 	tcase_add_test(tc, nothing_of_python);
 	tcase_add_test(tc, interpreters_and_threads);
 	tcase_add_test(tc, who_runs_a_subinterpreter);

@@ -25,6 +25,7 @@ struct code_entry {
 struct frame_entry {
 	struct { addr_t code; int64_t lasti; } key;
 	struct report_frame *frame;
+	bool broken;    /* its code object, or its name, cannot be read */
 	UT_hash_handle hh;
 };
 struct name_entry {
@@ -50,6 +51,7 @@ struct collect {
 	struct VEC(struct native_python) python; /* of one thread, innermost first, shims too */
 	struct natives *natives; /* NULL: native stacks were not asked for */
 	size_t n_threads, n_stale;
+	struct { uint64_t n; int64_t tid; struct str what; } broken; /* frames whose code cannot be read, the first one's thread and text */
 	int64_t newest;         /* sources written later than this may not be what ran; 0: not known */
 };
 
@@ -79,29 +81,49 @@ static struct str source_path(struct collect *c, struct str file)
 	return str_printf(c->t->arena, STR_FMT "/" STR_FMT, STR_ARG(f->cwd), STR_ARG(file));
 }
 
-static const struct report_frame *frame_of(struct collect *c, const struct py_frame *f)
+/* Why there is no code object, in the place of a function's name. */
+static struct str no_code(struct arena *a, const struct py_frame *f)
 {
-	struct frame_entry *e, key = { .key = { f->code, f->lasti } };
+	if (!f->stands)
+		return str_printf(a, "<frame 0x%llx without a code object>", (unsigned long long)f->addr);
+	if (f->no_code == ERR_ABSENT)
+		return str_printf(a, "<0x%llx is not a code object>", (unsigned long long)f->stands);
+	return str_printf(a, "<code 0x%llx: %s>", (unsigned long long)f->stands, err_word(f->no_code));
+}
+
+static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f)
+{
+	/* Those without code are told apart by what stands there, or by themselves. */
+	struct frame_entry *e, key = { .key = { f->code ? f->code : f->stands ? f->stands : f->addr, f->no_code ? -2 : f->lasti } };
 	HASH_FIND(hh, c->frames, &key.key, sizeof key.key, e);
 	if (e)
-		return e->frame;
+		return e;
 	e = arena_alloc(c->t->arena, sizeof *e);
-	e->key.code = f->code;
-	e->key.lasti = f->lasti;
+	e->key = key.key;
 	e->frame = arena_alloc(c->r->arena, sizeof *e->frame);
 	HASH_ADD(hh, c->frames, key, sizeof e->key, e);
 
 	struct report_frame *out = e->frame;
 	out->python = true;
-	out->code = f->code;
+	out->code = key.key.code;
 	out->at = (struct report_position){ -1, -1, -1, -1 };
+	if (f->no_code) {
+		out->function = no_code(c->r->arena, f);
+		e->broken = true;
+		return e;
+	}
 	struct code_entry *entry = code_of(c, f->code);
 	const struct py_code *code = &entry->code;
 	if (entry->rc < 0) {
 		out->function = str_printf(c->r->arena, "<code 0x%llx: %s>", (unsigned long long)f->code, err_word(entry->rc));
-		return out;
+		e->broken = true;
+		return e;
 	}
 	out->function = code->name;
+	if (!code->name.s) {
+		out->function = str_printf(c->r->arena, "<code 0x%llx: its name is not in the capture>", (unsigned long long)f->code);
+		e->broken = true;
+	}
 	out->qualname = code->qualname;
 	out->file = code->file;
 	struct position at;
@@ -116,7 +138,7 @@ static const struct report_frame *frame_of(struct collect *c, const struct py_fr
 	int64_t written;
 	if (out->source.s && c->newest && !entry->changed && opener_source_time(modules_opener(c->t->mods), path, &written) == 0)
 		entry->changed = written > c->newest + SOURCE_SLACK_NS;
-	return out;
+	return e;
 }
 
 static struct str why_broken(struct collect *c, int rc, addr_t at)
@@ -150,8 +172,13 @@ static void stack_of(struct collect *c, const struct py_thread *th, size_t image
 	c->python.n = 0;
 	uint64_t shown = 0;
 	while (shown < c->lim->frames && (rc = py_next_frame(&w, &f)) > 0) {
-		*vec_push(&c->python) = (struct native_python){ f.shim ? NULL : frame_of(c, &f), f.addr, f.entry };
+		struct frame_entry *e = f.shim ? NULL : frame_of(c, &f);
+		*vec_push(&c->python) = (struct native_python){ e ? e->frame : NULL, f.addr, f.entry };
 		shown += !f.shim;
+		if (e && e->broken && !c->broken.n++) {
+			c->broken.tid = out->tid;
+			c->broken.what = e->frame->function;
+		}
 	}
 	out->active = shown > 0;
 	if (rc < 0) {
@@ -296,6 +323,8 @@ static void python_threads(struct collect *c)
 	vec_free(&list);
 	if (c->n_stale)
 		report_problem(c->r, P_STALE_THREADS, c->n_stale);
+	if (c->broken.n)
+		report_problem(c->r, P_CODE_BROKEN, (unsigned long long)c->broken.n, (long long)c->broken.tid, str_c(c->r->arena, c->broken.what));
 }
 
 /* Threads of the image that have no thread state. */

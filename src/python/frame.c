@@ -33,22 +33,57 @@ static int check_code(struct walk *w, addr_t obj)
 	return 0;
 }
 
+/* Each frame keeps its namespaces: does one of them show that this is a frame, whatever its code is? */
+static bool has_namespace(const struct py *py, const struct py_frame *f)
+{
+	static const enum py_field fields[] = { F_PyFrame_globals, F_PyFrame_builtins, F_PyFrameObject_f_globals, F_PyFrameObject_f_builtins };
+	const bool inner = HAS(py, PyFrame, previous);
+	addr_t dict, type;
+
+	for (size_t i = inner ? 0 : 2; py->types.dict && i < (inner ? 2 : 4); i++)
+		if (layout_read(py->img, &py->layout, f->addr, fields[i], &dict) == 0 && READ(py, dict, PyObject, ob_type, &type) == 0 &&
+		    type == py->types.dict)
+			return true;
+	return false;
+}
+
+/*
+ * The frame's code, if it is a code object.  A damaged one takes its function's name from the report, not the frame and not
+ * those that called it: then f says what stands there.  <0: this is no frame.
+ */
+static int take_code(struct walk *w, struct py_frame *f, addr_t code)
+{
+	int rc = code ? check_code(w, code) : ERR_CORRUPT;
+
+	if (rc == 0) {
+		f->code = code;
+		return 0;
+	}
+	if (!has_namespace(w->py, f))
+		return rc == ERR_ABSENT ? ERR_CORRUPT : rc;
+	f->no_code = rc;
+	f->stands = code;
+	return 0;
+}
+
 /* Up to 3.10: PyFrameObject. */
 static int next_frame_object(struct walk *w, struct py_frame *f, addr_t *next)
 {
 	const struct py *py = w->py;
 	uint64_t lasti;
+	addr_t code;
 
 	int rc = READ(py, f->addr, PyFrameObject, f_back, next);
 	if (rc == 0)
-		rc = READ(py, f->addr, PyFrameObject, f_code, &f->code);
+		rc = READ(py, f->addr, PyFrameObject, f_code, &code);
 	if (rc == 0)
 		rc = READ(py, f->addr, PyFrameObject, f_lasti, &lasti);
 	if (rc == 0)
-		rc = f->code ? check_code(w, f->code) : ERR_CORRUPT;
+		rc = take_code(w, f, code);
 	if (rc < 0)
-		return rc == ERR_ABSENT ? ERR_CORRUPT : rc;
-	f->lasti = (int64_t)lasti < 0 ? -1 : (int64_t)lasti * TRAIT(py, lasti_unit);
+		return rc;
+	if (f->code && (int64_t)lasti >= 0)
+		f->lasti = (int64_t)lasti * TRAIT(py, lasti_unit);
 	f->entry = true; /* each call of a Python function is a call of the evaluation loop */
 	return 0;
 }
@@ -101,33 +136,22 @@ static int next_interpreter_frame(struct walk *w, struct py_frame *f, addr_t *ne
 		return rc;
 	if (READ(py, f->addr, PyFrame, owner, &owner) == 0)
 		f->owner = (uint8_t)owner;
-	f->lasti = -1;
-	/* 3.12's shim has the code of a trampoline, 3.13's None or any other object: the owner tells, so it is asked first. */
-	if (is_shim_owner(py, owner)) {
-		f->shim = true;
-		return 0;
-	}
 	code = untag(py, code);
-	rc = code ? check_code(w, code) : ERR_CORRUPT;
-	if (rc == ERR_ABSENT) {
-		/* "f_executable: may be any object" since 3.13 (pycore_frame.h); before, this is no frame. */
-		if (!HAS(py, PyFrame, instr_ptr))
-			return ERR_CORRUPT;
+	/* 3.12's shim has the code of a trampoline, later ones None: the owner tells, so it is asked first. */
+	if (is_shim_owner(py, owner) || (HAS(py, PyFrame, instr_ptr) && code && code == py->types.none)) {
 		f->shim = true;
 		return 0;
 	}
-	if (rc < 0)
-		return rc;
-	f->code = code;
-	rc = HAS(py, PyFrame, instr_ptr) ? READ(py, f->addr, PyFrame, instr_ptr, &at) : READ(py, f->addr, PyFrame, prev_instr, &at);
-	if (rc == 0)
+	rc = take_code(w, f, code);
+	if (rc == 0 && f->code)
+		rc = HAS(py, PyFrame, instr_ptr) ? READ(py, f->addr, PyFrame, instr_ptr, &at) : READ(py, f->addr, PyFrame, prev_instr, &at);
+	if (rc == 0 && f->code)
 		rc = code_start(py, f, &start);
 	if (rc < 0)
 		return rc;
-	/* 3.11 and 3.12 start one instruction before the first. */
-	f->lasti = at < start ? -1 : (int64_t)(at - start);
-	if (f->lasti > INT32_MAX) /* torn, or another thread's copy of the code: there is a function, but no line */
-		f->lasti = -1;
+	/* 3.11 and 3.12 start one instruction before the first; too far: torn, or another thread's copy of the code. */
+	if (f->code && at >= start && at - start <= INT32_MAX)
+		f->lasti = (int64_t)(at - start);
 	if (HAS(py, PyFrame, is_entry))
 		f->entry = READ(py, f->addr, PyFrame, is_entry, &is_entry) == 0 && is_entry;
 	else
@@ -140,7 +164,7 @@ int py_next_frame(struct walk *w, struct py_frame *ret)
 	int rc = walk_enter(w);
 	if (rc <= 0)
 		return rc;
-	struct py_frame f = { .addr = w->next };
+	struct py_frame f = { .addr = w->next, .lasti = -1 };
 	addr_t next;
 	if (HAS(w->py, PyFrame, previous))
 		rc = next_interpreter_frame(w, &f, &next);

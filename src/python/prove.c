@@ -145,7 +145,8 @@ static uint32_t sys_hexversion(const struct py *py, addr_t interp)
 	return (uint32_t)version;
 }
 
-static int prove_version(struct py *py, addr_t interp, const struct known_version *known, bool any_minor, struct proof *ret)
+/* *sure: the process's own sys says that the version is the layout's. */
+static int prove_version(struct py *py, addr_t interp, const struct known_version *known, bool any_minor, bool *sure, struct proof *ret)
 {
 	uint32_t version = sys_hexversion(py, interp);
 	bool sys = version != 0, exact = sys;
@@ -168,6 +169,7 @@ static int prove_version(struct py *py, addr_t interp, const struct known_versio
 		return sys ? refuse(ret, PROOF_VERSION, "sys.hexversion says %s", text)
 			   : refuse(ret, PROOF_VERSION, "sys has no hexversion, and this seems to be %s", text);
 	}
+	*sure = sys && same_minor(version, py->layout.version);
 	py->version = version;
 	py->version_exact = exact;
 	snprintf(py->version_text, sizeof py->version_text, "%s", text);
@@ -207,6 +209,8 @@ static int prove_frames(const struct py *py, struct proof *ret)
 
 int py_prove(struct py *py, const struct known_version *known, bool any_minor, struct proof *ret)
 {
+	bool sure = false;
+
 	*ret = (struct proof){ 0 };
 	int rc = prove_interps(py, ret);
 	if (rc < 0)
@@ -218,7 +222,7 @@ int py_prove(struct py *py, const struct known_version *known, bool any_minor, s
 		here.stage = PROOF_TYPE;
 		rc = types_find(py, interp, &here);
 		if (rc == 0)
-			rc = prove_version(py, interp, known, any_minor, &here);
+			rc = prove_version(py, interp, known, any_minor, &sure, &here);
 		if (rc == 0)
 			break;
 		if (here.stage > ret->stage)
@@ -231,6 +235,7 @@ int py_prove(struct py *py, const struct known_version *known, bool any_minor, s
 	if (rc < 0)
 		return rc;
 	rc = prove_frames(py, ret);
+	ret->damaged = rc < 0 && py->types.code && sure && !any_minor;
 	if (rc == 0)
 		ret->stage = PROOF_DONE;
 	return rc;

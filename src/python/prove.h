@@ -10,6 +10,7 @@ struct proof {
 	int stage;
 	char why[120];
 	bool fault;       /* what should show it was not captured */
+	bool damaged;     /* types and sys.hexversion agree, no frame leads to a code object: if no other layout fits, this does */
 	uint32_t version; /* what sys.hexversion said, when that is what does not fit */
 };
 

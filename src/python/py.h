@@ -78,7 +78,10 @@ struct py_thread {
 	bool holds_gil;
 };
 struct py_frame {
-	addr_t addr, code;        /* code 0: a shim or something that is not a code object */
+	addr_t addr, code;        /* code 0: a shim, or no_code says why */
+	int no_code;              /* of a frame that is no shim: ERR_ABSENT another object stands in its code's place, ERR_FAULT that is not
+				     captured, ERR_CORRUPT nothing does; 0 */
+	addr_t stands;            /* what stands there */
 	int64_t lasti;            /* byte offset of the instruction in co_code; -1: not started */
 	uint8_t owner;            /* as the owner field, 0 where there is none */
 	bool shim;                /* no Python code of its own: not shown */

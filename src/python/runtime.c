@@ -42,6 +42,7 @@ struct opening {
 	struct arena *arena;
 	struct py base;          /* what every attempt starts from */
 	struct py *found;
+	struct { struct py *py; const char *config, *found_by; } damaged; /* to be accepted where nothing better comes */
 	struct try *tries;
 	size_t n_tries;
 	struct known_version known;
@@ -183,6 +184,20 @@ static bool accept(struct opening *o, const struct py *py, const char *config, c
 	return true;
 }
 
+static void keep_damaged(struct opening *o, const struct py *py, const char *config, const char *found_by)
+{
+	if (o->damaged.py)
+		return;
+	o->damaged.py = arena_dup(o->arena, py, sizeof *py);
+	o->damaged.config = arena_dup(o->arena, config, strlen(config) + 1);
+	o->damaged.found_by = found_by;
+}
+
+static bool accept_damaged(struct opening *o)
+{
+	return o->damaged.py && accept(o, o->damaged.py, o->damaged.config, o->damaged.found_by);
+}
+
 /*
  * A table may hold for some of a minor version's releases only (3.13.0 and 3.13.1): is this the one in force?  Then its
  * traits become those of the very release.
@@ -215,13 +230,16 @@ static bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t int
 		return false;
 	}
 	int rc = py_prove(&py, &o->known, t->given, &p);
-	if (rc == 0 && !t->given && !in_force(&py, t->config)) {
+	if ((rc == 0 || p.damaged) && !t->given && !in_force(&py, t->config)) {
 		p.stage = PROOF_VERSION;
 		p.version = py.version;
 		snprintf(p.why, sizeof p.why, "sys.hexversion says %s", py.version_text);
+		p.damaged = false;
 		rc = ERR_CORRUPT;
 	}
 	if (rc < 0) {
+		if (p.damaged)
+			keep_damaged(o, &py, t->config, found_by);
 		/* A near miss tells the version that the message names. */
 		if (p.version && !o->known.exact) {
 			o->known.version = p.version;
@@ -293,6 +311,8 @@ static bool attempt_self(struct opening *o, addr_t runtime, const char *found_by
 			snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
 		else if (py_prove(&py, &o->known, py.table_older, &p) == 0)
 			return accept(o, &py, config, found_by);
+		else if (p.damaged)
+			keep_damaged(o, &py, config, found_by);
 		if (!o->self_name[0] || p.stage > o->self.stage)
 			snprintf(o->self_name, sizeof o->self_name, "%s%s", py.layout.name, own ? " and its own offsets" : "");
 		remember(o, &o->self, &p);
@@ -323,7 +343,7 @@ static bool attempt_interp(struct opening *o, addr_t interp, const char *found_b
 		if (try_ready(&o->tries[i]) && !layout_has(&o->tries[i].layout, F_PyRuntime_interp_head) &&
 		    attempt(o, &o->tries[i], 0, interp, found_by))
 			return true;
-	return false;
+	return accept_damaged(o);
 }
 
 /* What PyInterpreterState_Head() returns: the runtime's list where there is a runtime, else interp_head. */
@@ -522,7 +542,7 @@ static bool search_memory(struct opening *o)
 	if (rc >= 0 && !o->found)
 		rc = search_words(o->img, set, SEARCH_REST, max, found_word, o);
 	search_set_free(set);
-	return o->found != NULL;
+	return o->found || accept_damaged(o);
 }
 
 /* --- what is known from outside --- */

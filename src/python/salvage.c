@@ -317,7 +317,7 @@ static void prove_stack(struct attempt *t, struct state *c)
 		t->walked++;
 		if (f.shim && f.owner >= TRAIT(&t->py, owner_shim))
 			continue;
-		if (f.shim) { /* 3.13 on: "may be any object"; where nothing else is sure, what is no code is no frame */
+		if (f.shim || f.no_code) { /* where nothing else is sure, what has no code is no frame */
 			fits = ERR_CORRUPT;
 			break;
 		}
