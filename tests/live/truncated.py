@@ -18,7 +18,6 @@ from target import Target, run
 
 PYANALYZE = os.path.abspath(sys.argv[2])
 tap = Tap()
-VERSIONS = ("3.8", "3.12", "3.13", "3.14")
 
 
 class Limited(Target):
@@ -154,7 +153,8 @@ def main():
     for python in interpreters:
         if sys.argv[3:] and not any(n in python.name for n in sys.argv[3:]):
             continue
-        if python.config != os.uname().machine or python.minor not in VERSIONS or (python.minor, python.config) not in known or python.minor in seen:
+        # One of each version that the program runs on.
+        if python.config != os.uname().machine or python.minor == "2.7" or (python.minor, python.config) not in known or python.minor in seen:
             continue
         seen.add(python.minor)
         ran += 1
