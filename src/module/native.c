@@ -47,7 +47,7 @@ static uint64_t data_now(void)
 	return n == 6 ? (uint64_t)pages[5] * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-static void limit(int what, uint64_t n)
+static void limit(unsigned what, uint64_t n)
 {
 	struct rlimit old;
 	if (getrlimit(what, &old) == 0) {
