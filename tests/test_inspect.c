@@ -7,7 +7,7 @@
 
 #include "build_elf.h"
 #include "build_py.h"
-#include "inspect/target.h"
+#include "inspect/parts.h"
 
 enum { PID = 4711 };
 
@@ -208,6 +208,64 @@ START_TEST(thread_loop)
 }
 END_TEST
 
+/* Stacks oldest first, "name file" each; native ones have no file. equal: has the first row's group_id. */
+static const struct { const char *signal, *module; const char *stack[8]; bool equal, detail; } crashes[] = {
+	{ "SIGSEGV", "/usr/lib/libc.so.6", { "main /srv/a.py", "work /srv/a.py", "strlen" }, true, true },
+	{ "SIGSEGV", "/opt/x/libc.so.7.1", { "main /home/b/a.py", "work /else/a.py", "strlen" }, true, true },
+	{ "SIGSEGV", "/usr/lib/libc.so.6", { "main /srv/a.py", "work /srv/a.py", "work /srv/a.py", "work /srv/a.py", "strlen" }, true, true },
+	{ "SIGSEGV", "/usr/lib/libc.so.6", { "main /srv/a.py", "work /srv/a.py" }, true, false },
+	{ "SIGSEGV", "/usr/lib/libc.so.6", { "main /srv/a.py", "work /srv/a.py", "" }, true, false },
+	{ "SIGSEGV", "/usr/lib/libc.so.6", { "start", "main /srv/a.py", "eval", "work /srv/a.py", "strlen" }, true, true },
+	{ "SIGABRT", "/usr/lib/libc.so.6", { "main /srv/a.py", "work /srv/a.py", "strlen" }, false, true },
+	{ "SIGSEGV", "/usr/lib/libm.so.6", { "main /srv/a.py", "work /srv/a.py", "strlen" }, false, true },
+	{ "SIGSEGV", "/usr/lib/libc.so.6", { "main /srv/a.py", "play /srv/a.py", "strlen" }, false, true },
+	{ "SIGSEGV", "/usr/lib/libc.so.6", { "main /srv/a.py", "work /srv/b.py", "strlen" }, false, true },
+	{ "SIGSEGV", "/usr/lib/libc.so.6", { "work /srv/a.py", "main /srv/a.py", "strlen" }, false, true },
+	{ "SIGSEGV", NULL, { "main /srv/a.py", "work /srv/a.py", "strlen" }, false, true },
+};
+
+static void ids_of(size_t row, char group[32], char detail[32])
+{
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, PID, 0x50010, 0x7ff0);
+	if (crashes[row].module)
+		build_elf_file(b, 0x50000, 0x51000, 0, crashes[row].module);
+	struct image *img = build_elf_open(b);
+	struct report *r = report_new();
+	struct report_frame frames[8] = { 0 };
+	const struct report_frame *list[8];
+	size_t n = 0;
+	for (; n < 8 && crashes[row].stack[n]; n++) {
+		const char *text = crashes[row].stack[n], *space = strchr(text, ' ');
+		frames[n].python = space;
+		frames[n].function = (struct str){ text, space ? (size_t)(space - text) : strlen(text) };
+		frames[n].file = str_of(space ? space + 1 : NULL);
+		frames[n].at.line = (int)(row * 10 + n); /* of no matter */
+		list[n] = &frames[n];
+	}
+	struct report_thread t = { .tid = PID };
+	report_fold(r, list, n, &t.runs, &t.n_runs);
+	r->verdict.signal.name = str_of(crashes[row].signal);
+	crash_ids(img, r, &t, 0x50010);
+	snprintf(group, 32, STR_FMT, STR_ARG(r->verdict.group_id));
+	snprintf(detail, 32, STR_FMT, STR_ARG(r->verdict.detail_id));
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+
+START_TEST(crash_id)
+{
+	char first[32], group[32], detail[32];
+	ids_of(0, first, detail);
+	ck_assert_str_eq(first, "c7d0-0f69-12ee-f0a1"); /* the definition does not change unnoticed */
+	ids_of((size_t)_i, group, detail);
+	ck_assert_int_eq(strcmp(first, group) == 0, crashes[_i].equal);
+	ck_assert_int_eq(detail[0] != '\0', crashes[_i].detail);
+	ck_assert_str_ne(group, detail);
+}
+END_TEST
+
 int main(void)
 {
 	uint32_t version;
@@ -219,6 +277,7 @@ int main(void)
 	Suite *s = suite_create("inspect");
 	TCase *c = tcase_create("verdict");
 	tcase_add_loop_test(c, verdict, 0, (int)(sizeof verdicts / sizeof *verdicts));
+	tcase_add_loop_test(c, crash_id, 0, (int)(sizeof crashes / sizeof *crashes));
 	suite_add_tcase(s, c);
 	c = tcase_create("threads");
 	tcase_add_loop_test(c, threads, 0, n_tables);

@@ -237,6 +237,8 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 			r->verdict.location = innermost(th, false);
 		if (r->verdict.native == r->verdict.location)
 			r->verdict.native = NULL;
+		if (r->verdict.kind == VERDICT_CRASH && n)
+			crash_ids(t->img, r, th, native[0].regs.pc);
 		if (i > 0) { /* it stands first */
 			struct report_thread first = *th;
 			memmove(&r->threads.p[1], &r->threads.p[0], i * sizeof first);

@@ -277,6 +277,11 @@ static void verdict(struct text *t)
 			sb_printf(&t->b, ", holding the GIL");
 		sb_char(&t->b, '\n');
 	}
+	if (r->verdict.group_id.s) {
+		key(t, "id");
+		sb_str(&t->b, r->verdict.group_id);
+		sb_printf(&t->b, "   (same id = same kind of crash)\n");
+	}
 	if (r->verdict.likely) {
 		key(t, "sure?");
 		sb_printf(&t->b, "likely, not certain\n");
