@@ -266,6 +266,37 @@ START_TEST(crash_id)
 }
 END_TEST
 
+/* Innermost first, "" is a Python frame. */
+static const struct { const char *modules[6], *culprit; } culprits[] = {
+	{ { "/usr/lib/libc.so.6", "/x/_speed.cpython-312-x86_64-linux-gnu.so", "/usr/lib/libpython3.12.so.1.0", "", "/x/other.so" }, "/x/_speed.cpython-312-x86_64-linux-gnu.so" },
+	{ { "/usr/lib/libc.so.6", "/usr/lib/libffi.so.8", "/y/_ctypes.cpython-312.so", "/usr/bin/python3.12", "" }, NULL },
+	{ { "/usr/lib/libc.so.6", "", "/x/other.so" }, NULL },
+	{ { "", "/x/other.so" }, NULL },
+	{ { "/x/libcrypto.so.3", "" }, "/x/libcrypto.so.3" },
+	{ { NULL }, NULL },
+};
+
+START_TEST(culprit)
+{
+	struct report *r = report_new();
+	struct report_frame frames[6] = { 0 };
+	const struct report_frame *list[6];
+	size_t n = 0, depth = 0;
+	while (depth < 6 && culprits[_i].modules[depth])
+		depth++;
+	for (size_t i = depth; i-- > 0; n++) {
+		frames[n].module = str_of(culprits[_i].modules[i]);
+		frames[n].python = !frames[n].module.len;
+		list[n] = &frames[n];
+	}
+	struct report_thread t = { .tid = PID };
+	report_fold(r, list, n, &t.runs, &t.n_runs);
+	struct str got = crash_culprit(&t);
+	ck_assert(culprits[_i].culprit ? str_is(got, culprits[_i].culprit) : !got.s);
+	report_free(r);
+}
+END_TEST
+
 int main(void)
 {
 	uint32_t version;
@@ -277,6 +308,7 @@ int main(void)
 	Suite *s = suite_create("inspect");
 	TCase *c = tcase_create("verdict");
 	tcase_add_loop_test(c, verdict, 0, (int)(sizeof verdicts / sizeof *verdicts));
+	tcase_add_loop_test(c, culprit, 0, (int)(sizeof culprits / sizeof *culprits));
 	tcase_add_loop_test(c, crash_id, 0, (int)(sizeof crashes / sizeof *crashes));
 	suite_add_tcase(s, c);
 	c = tcase_create("threads");

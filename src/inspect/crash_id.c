@@ -1,4 +1,4 @@
-/* The two ids of a crash, as formats/crash_id.md defines them. */
+/* The two ids of a crash, as formats/crash_id.md defines them, and the module that it comes from. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -49,6 +49,26 @@ static const struct report_frame *inward_next(struct inward *w)
 static struct inward inward(const struct report_thread *t)
 {
 	return (struct inward){ t, t->n_runs, 0, 0 };
+}
+
+/* Modules that only carry out what others asked for: the C and C++ run times, ctypes' call machinery, the interpreter. */
+static bool carries_out(struct str base)
+{
+	static const char *const prefix[] = { "libc.so", "libc-2", "libpthread", "libm.so", "libm-2", "ld-linux", "ld-musl", "ld-2", "libgcc_s", "libstdc++",
+		"libc++", "libffi", "libpython", "python", "pypy", "_ctypes.", "[vdso]", "linux-vdso" };
+	for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
+		if (str_starts(base, prefix[i]))
+			return true;
+	return false;
+}
+
+struct str crash_culprit(const struct report_thread *t)
+{
+	const struct report_frame *f;
+	for (struct inward w = inward(t); (f = inward_next(&w)) && !f->python;)
+		if (f->module.len && !carries_out(str_base(f->module)))
+			return f->module;
+	return (struct str){ 0 };
 }
 
 void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc)

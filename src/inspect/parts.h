@@ -22,4 +22,7 @@ struct str address_words(struct image *img, struct arena *a, addr_t addr, const 
 /* Fill r->verdict.group_id and, where it can be known, detail_id: of a crash of thread t at pc (formats/crash_id.md). */
 void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc);
 
+/* The first module above the C library, libffi and the interpreter, from the crash out to the first Python frame; s NULL if none. */
+struct str crash_culprit(const struct report_thread *t);
+
 #endif

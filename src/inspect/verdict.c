@@ -95,6 +95,25 @@ static void from_number(struct report *r, int signo)
 	report_problem(r, P_LIKELY, "the core has no NT_SIGINFO note");
 }
 
+/*
+ * What glibc printed before it called abort: a failed assertion, a malloc check, a buffer overflow.  `__abort_msg` points to
+ * { unsigned size; char msg[]; } (glibc 2.36 sysdeps/posix/libc_fatal.c, include/stdlib.h: struct abort_msg_s).
+ */
+static struct str abort_message(struct target *t, struct arena *a)
+{
+	addr_t at;
+	uint64_t ptr;
+	char text[1025];
+	if (modules_symbol(t->mods, "__abort_msg", &at, NULL, NULL) < 0 || image_read_ptr(t->img, at, &ptr) < 0 || !ptr)
+		return (struct str){ 0 };
+	int n = image_read_cstr(t->img, ptr + 4, text, sizeof text - 1);
+	if (n == ERR_LIMIT)
+		n = sizeof text - 1;
+	while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' '))
+		n--;
+	return n > 0 ? str_from_bytes(a, text, (size_t)n) : (struct str){ 0 };
+}
+
 static void from_siginfo(struct target *t, struct report *r, const struct image_facts *f)
 {
 	int signo = f->siginfo.signo, code = f->siginfo.code;
@@ -115,7 +134,9 @@ static void from_siginfo(struct target *t, struct report *r, const struct image_
 				: str_printf(r->arena, STR_FMT " sent from outside (by the kernel, or from another pid namespace)", STR_ARG(name));
 		} else {
 			r->verdict.kind = VERDICT_CRASH;
-			r->verdict.title = signo == 6 ? str_printf(r->arena, STR_FMT ": the process aborted itself (abort, a failed assertion or a fatal error)", STR_ARG(name))
+			struct str said = signo == 6 ? abort_message(t, r->arena) : (struct str){ 0 };
+			r->verdict.title = said.s ? str_printf(r->arena, STR_FMT ": aborted by the C library: " STR_FMT, STR_ARG(name), STR_ARG(said))
+				: signo == 6 ? str_printf(r->arena, STR_FMT ": the process aborted itself (abort, a failed assertion or a fatal error)", STR_ARG(name))
 				: str_printf(r->arena, STR_FMT ": the process sent it to itself", STR_ARG(name));
 		}
 	} else if (is_fault(signo)) {
@@ -237,6 +258,8 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 			r->verdict.location = innermost(th, false);
 		if (r->verdict.native == r->verdict.location)
 			r->verdict.native = NULL;
+		if (r->verdict.kind == VERDICT_CRASH)
+			r->verdict.culprit = crash_culprit(th);
 		if (r->verdict.kind == VERDICT_CRASH && n)
 			crash_ids(t->img, r, th, native[0].regs.pc);
 		if (i > 0) { /* it stands first */

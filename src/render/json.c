@@ -336,6 +336,7 @@ static json_t *verdict(const struct report *r)
 		put_number(signal, "sender_pid", r->verdict.signal.sender_pid);
 	}
 	put_object(o, "signal", signal);
+	put_text(o, "culprit_module", r->verdict.culprit);
 	put_text(o, "group_id", r->verdict.group_id);
 	put_text(o, "detail_id", r->verdict.detail_id);
 	if (r->verdict.location)

@@ -277,6 +277,11 @@ static void verdict(struct text *t)
 			sb_printf(&t->b, ", holding the GIL");
 		sb_char(&t->b, '\n');
 	}
+	if (r->verdict.culprit.len) {
+		key(t, "module");
+		sb_safe(&t->b, r->verdict.culprit);
+		sb_printf(&t->b, "   (the first above libc and the interpreter)\n");
+	}
 	if (r->verdict.group_id.s) {
 		key(t, "id");
 		sb_str(&t->b, r->verdict.group_id);

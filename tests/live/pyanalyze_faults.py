@@ -95,12 +95,38 @@ def no_python(folder):
     os.unlink(core)
 
 
+def aborted(folder):
+    """glibc's own words of an abort, and the id of the crash over two runs, with and without files."""
+    known = layouts(PYANALYZE)
+    found = [p for p in find()[0] if (p.minor, p.config) in known and not p.root]
+    if not found:
+        tap.skip("abort messages", "no interpreter here that there is a layout for")
+        return
+    ids = []
+    for _ in range(2):
+        done = subprocess.run([found[-1].argv[0], "-c", "import ctypes; ctypes.CDLL(None).free(ctypes.c_void_p(id(object()) + 8))"], cwd=folder,
+                              preexec_fn=Target.cores_on, stderr=subprocess.PIPE)
+        cores = [n for n in os.listdir(folder) if n == "core" or n.startswith("core.")]
+        if not cores:
+            tap.skip("abort messages", "no core was written here")
+            return
+        core = os.path.join(folder, cores[0])
+        rep, _ = analyze(core)
+        tap.equal(rep["verdict"]["title"], "SIGABRT: aborted by the C library: " + done.stderr.decode().strip().split("\n")[0], "an abort in glibc's words")
+        ids.append(rep["verdict"]["group_id"])
+        rep, _ = analyze("--show=-native", core)
+        ids.append(rep["verdict"]["group_id"])
+        os.unlink(core)
+    tap.equal(len(set(ids)), 1, "the same crash has the same id")
+
+
 def messages(rep, code):
     return [p["message"] for p in rep["problems"] if p["code"] == code]
 
 
 def names_and_stacks(rep):
-    return {t.get("name"): [rep["frames"][i]["function"] for i in t["stack"]] for t in rep["threads"]}
+    """Python frames: which native ones there are depends on the files that are here."""
+    return {t.get("name"): [rep["frames"][i]["function"] for i in t["stack"] if rep["frames"][i]["lang"] == "python"] for t in rep["threads"]}
 
 
 def analyze(*argv):
@@ -228,6 +254,7 @@ def main():
         usage()
         not_a_core(folder)
         no_python(folder)
+        aborted(folder)
         with_python(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
