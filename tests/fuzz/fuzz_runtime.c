@@ -1,11 +1,12 @@
 /*
  * A process to be opened and walked: four bytes offset of a hint, then records of memory (four bytes offset, two bytes
  * length, bytes) over a mebibyte of zeros at the address where tests/build_py.h builds.  It is opened as pyanalyze does,
- * then walked under every built-in layout without a proof.  tests/fuzz/seed_runtime.c writes inputs.
+ * then walked under every built-in layout without a proof, and as what is left of a truncated core.  tests/fuzz/seed_runtime.c writes inputs.
  */
 #include "fuzz_py.h"
 
 #include "python/prove.h"
+#include "python/salvage.h"
 
 enum { MEMORY = 1 << 20, FRAMES = 5000, THREADS = 2000 };
 #define IDENT 0x7f0000000700u /* of the threads that the image has */
@@ -30,7 +31,7 @@ static void walk_thread(const struct py *py, struct arena *a, addr_t first)
 	int rc;
 
 	while ((rc = py_next_frame(&frames, &f)) == 1 && n++ < FRAMES) {
-		if (!f.shim && !f.code)
+		if (!f.shim && !f.code && !f.no_code)
 			abort();
 		if (n > 100)
 			continue;
@@ -91,6 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 		for (int k = 0; k < 2; k++)
 			*image_add_thread(img) = (struct thread){ .tid = 100 + k, .regs.tls = IDENT + 0x1000 * (addr_t)k };
+		image_add_lost(img, FUZZ_BASE + MEMORY, FUZZ_BASE + 2 * MEMORY); /* so that what is left is looked through, too */
 		image_settle(img);
 		struct arena *a = arena_new();
 		if (!i) {
@@ -103,6 +105,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		py_index_threads(&unproven, a);
 		(void)!READ(&unproven, unproven.runtime, PyRuntime, interp_head, &unproven.interp_head);
 		walk_all(&unproven, a);
+		struct salvage_try try = { unproven.layout, config };
+		struct known_version known = { 0 };
+		struct py left;
+		size_t which;
+		char why[160];
+		if (i % 8 == size % 8 && py_salvage(&unproven, &try, 1, &known, a, &left, &which, why, sizeof why) == 0)
+			walk_all(&left, a);
 		arena_free(a);
 		image_close(img);
 	}
