@@ -234,6 +234,16 @@ static const struct report_thread *thread_that_matters(const struct report *r)
 	return r->verdict.thread < r->threads.n ? &r->threads.p[r->verdict.thread] : NULL;
 }
 
+/* "string_at, ctypes/__init__.py:519"; a native frame without a name is a place already. */
+static void function_and_place(struct text *t, const struct report_frame *f)
+{
+	words_function(&t->b, f);
+	if (f->python || f->function.len || f->file.s) {
+		sb_printf(&t->b, ", ");
+		words_place(&t->b, t->r, f);
+	}
+}
+
 static void verdict(struct text *t)
 {
 	const struct report *r = t->r;
@@ -249,19 +259,13 @@ static void verdict(struct text *t)
 	sb_char(&t->b, '\n');
 	if (r->verdict.native) {
 		key(t, "in");
-		words_function(&t->b, r->verdict.native);
-		if (r->verdict.native->function.len || r->verdict.native->file.s) {
-			sb_printf(&t->b, ", ");
-			words_place(&t->b, r, r->verdict.native);
-		}
+		function_and_place(t, r->verdict.native);
 		sb_char(&t->b, '\n');
 	}
 	const struct report_frame *f = r->verdict.location;
 	if (f) {
 		key(t, f->python ? "from" : "in");
-		words_function(&t->b, f);
-		sb_printf(&t->b, ", ");
-		words_place(&t->b, r, f);
+		function_and_place(t, f);
 		struct str line = stripped(f->source);
 		if (f->python && line.len) {
 			sb_printf(&t->b, "   ");

@@ -36,7 +36,8 @@ static void again(const struct native_records *r, struct arena *a)
 		if (!r->has[i])
 			continue;
 		native_put_thread(&b, i);
-		native_put_frames(&b, r->frames.p + r->stacks[i].first, r->stacks[i].n);
+		if (r->stacks[i].n)
+			native_put_frames(&b, r->frames.p + r->stacks[i].first, r->stacks[i].n);
 		native_put_end(&b, r->stacks[i].end, r->stacks[i].at, NULL);
 	}
 	native_put_done(&b);
