@@ -302,6 +302,10 @@ static struct report *broken(void)
 	struct report *r = two_waiting();
 	r->input.consistent = false;
 	r->threads.p[1].broken = STR("frame 0x7f3310 points to itself");
+	struct report_thread *new = build_thread(r, -1, NULL);
+	new->python_id = 0;
+	new->starting = true;
+	build_stack(r, NULL, 0);
 	report_problem(r, P_NOT_CONSISTENT, "pysnap could not stop every thread");
 	report_problem(r, P_FRAMES_BROKEN, 19453LL, "frame 0x7f3310 points to itself", 1ULL);
 	report_problem(r, P_THREADS_BROKEN, 0LL, "loops", 12ULL);

@@ -412,6 +412,53 @@ START_TEST(interpreters_and_threads)
 }
 END_TEST
 
+/* A state that its thread has not taken yet has its maker's ids, or none: it is not that thread a second time. */
+static void not_begun(const struct layout *l, const char *config)
+{
+	(void)config;
+	struct build *b = build_new(l);
+	addr_t code = work(b), sub = build_interp(b, 1);
+	addr_t main = build_thread(b, b->interp, IDENT, 100);
+	addr_t maker = build_thread(b, b->interp, IDENT + 0x1000, 101);
+	addr_t mute = build_thread(b, b->interp, IDENT + 0x2000, 102); /* runs, but no Python just now */
+	addr_t copied = build_thread(b, b->interp, IDENT + 0x1000, 0);
+	addr_t unbound = build_thread(b, b->interp, 0, 0);
+	addr_t busy = build_thread(b, b->interp, IDENT, 0); /* the same thread with a second state that it uses */
+	addr_t subs = build_thread(b, sub, IDENT + 0x1000, 0);
+	WRITE_IF(b, unbound, PyThread, native_thread_id, 0);
+	build_frame(b, main, &(struct build_frame){ .code = code, .lasti = 4 });
+	build_frame(b, maker, &(struct build_frame){ .code = code, .lasti = 4 });
+	build_frame(b, busy, &(struct build_frame){ .code = code, .lasti = 4 });
+	struct py *py = build_py(b);
+	const struct { addr_t interp, thread; pid_t tid; bool starting; } want[] = { { sub, subs, 101, false }, { b->interp, busy, 100, false },
+		{ b->interp, unbound, 0, true }, { b->interp, copied, 0, true }, { b->interp, mute, 102, false },
+		{ b->interp, maker, 101, false }, { b->interp, main, 100, false } };
+	size_t seen = 0;
+	struct walk w = py_interps(py);
+	struct py_interp in;
+	while (py_next_interp(&w, &in) == 1) {
+		struct py_thread list[8];
+		size_t n = 0;
+		for (struct walk tw = py_threads(py, &in); n < 8 && py_next_thread(&tw, &list[n]) == 1;)
+			n++;
+		py_find_starting(py, list, n);
+		for (size_t i = 0; i < n; i++, seen++) {
+			const struct py_thread *t = &list[i];
+			ck_assert(in.addr == want[seen].interp && t->addr == want[seen].thread);
+			ck_assert_msg(t->starting == want[seen].starting && t->tid == want[seen].tid && !t->stale && !t->ident == t->starting,
+				      "%s: %zu: starting %d, tid %d", l->name, seen, t->starting, t->tid);
+		}
+	}
+	ck_assert_uint_eq(seen, sizeof want / sizeof *want);
+	build_free(b);
+}
+
+START_TEST(threads_that_have_not_begun)
+{
+	each_layout(not_begun);
+}
+END_TEST
+
 /*
  * A subinterpreter's thread state has the ids of the thread that created it (3.8 - 3.12); where there is a C frame, the
  * stack that it lies on tells who runs it.
@@ -819,6 +866,7 @@ int main(void)
 	tcase_add_test(tc, newer_than_any_table);
 	tcase_add_test(tc, a_failed_proof_says_why);
 	tcase_add_test(tc, frames_that_lead_nowhere);
+	tcase_add_test(tc, threads_that_have_not_begun);
 	tcase_add_test(tc, nothing_of_python);
 	tcase_add_test(tc, interpreters_and_threads);
 	tcase_add_test(tc, who_runs_a_subinterpreter);

@@ -268,6 +268,7 @@ static void interp_threads(struct collect *c, const struct py_interp *in, bool h
 
 	struct report_interp *ri = vec_push(&c->r->interps);
 	*ri = (struct report_interp){ in->id, in->main, in->gil_known, in->gil_locked, -1 };
+	py_find_starting(py, list.p, list.n);
 	for (size_t i = list.n; i-- > 0;) {
 		th = list.p[i];
 		struct report_thread *out = vec_push(&c->r->threads);
@@ -278,12 +279,14 @@ static void interp_threads(struct collect *c, const struct py_interp *in, bool h
 		out->has_python = true;
 		out->stale = th.stale;
 		out->holds_gil = th.holds_gil;
-		out->main = in->main && have_main && th.ident == main_ident;
+		out->starting = th.starting;
+		out->main = in->main && have_main && th.ident == main_ident && !th.starting;
 		c->n_stale += th.stale;
 		if (th.holds_gil)
 			c->r->interps.p[c->r->interps.n - 1].gil_holder_tid = out->tid;
-		struct name_entry *name;
-		HASH_FIND(hh, c->names, &th.ident, sizeof th.ident, name);
+		struct name_entry *name = NULL;
+		if (!th.starting)
+			HASH_FIND(hh, c->names, &th.ident, sizeof th.ident, name);
 		if (name)
 			out->name = name->name;
 		struct tid_entry *e = th.tid ? tid_entry(c, th.tid) : NULL;

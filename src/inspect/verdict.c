@@ -172,10 +172,11 @@ static void signal_facts(struct report *r, const struct image_facts *f, int sign
 /* What can be said without an analysis of what waits for what: who runs, who holds the GIL. */
 static struct str snapshot_title(struct report *r, const struct image_facts *f)
 {
-	size_t running = 0, stopped = 0;
+	size_t n = 0, running = 0, stopped = 0; /* thread states without a thread are none */
 	const struct report_thread *holder = NULL;
 	for (size_t i = 0; i < r->threads.n; i++) {
 		const struct report_thread *t = &r->threads.p[i];
+		n += !t->stale && !t->starting;
 		running += t->on_cpu && !t->stopped;
 		stopped += t->stopped;
 		if (t->holds_gil)
@@ -183,12 +184,12 @@ static struct str snapshot_title(struct report *r, const struct image_facts *f)
 	}
 	struct sb b = { 0 };
 	sb_printf(&b, "taken by " STR_FMT ": ", STR_ARG(f->tool.s ? f->tool : STR("pysnap")));
-	if (stopped && stopped == r->threads.n)
+	if (stopped && stopped == n)
 		sb_printf(&b, "the process had been stopped by a signal (state T)");
 	else if (running)
-		sb_printf(&b, "%zu of %zu threads ran", running, r->threads.n);
+		sb_printf(&b, "%zu of %zu threads ran", running, n);
 	else
-		sb_printf(&b, r->threads.n == 1 ? "its thread waited" : "all %zu threads waited", r->threads.n);
+		sb_printf(&b, n == 1 ? "its thread waited" : "all %zu threads waited", n);
 	if (holder && holder->name.s)
 		sb_printf(&b, "; \"" STR_FMT "\" held the GIL", STR_ARG(holder->name));
 	else if (holder)

@@ -50,6 +50,7 @@ struct report_thread {
 	struct str name;           /* threading's, else the kernel's */
 	bool name_from_kernel;
 	bool main, crashed, holds_gil, stale;
+	bool starting;             /* a thread state whose thread has not begun */
 	bool has_python;           /* has a thread state */
 	bool active;               /* has at least one Python frame */
 	bool on_cpu;               /* was not in a system call */

@@ -283,6 +283,42 @@ static int last_ident(const struct py *py, uint64_t *ret)
 	return rc;
 }
 
+struct by_ident { uint64_t ident; size_t i; };
+
+static int ident_order(const void *a, const void *b)
+{
+	const struct by_ident *x = a, *y = b;
+
+	return x->ident < y->ident ? -1 : x->ident > y->ident ? 1 : x->i < y->i ? -1 : x->i > y->i;
+}
+
+/*
+ * Up to 3.11 a new state has the ids of the thread that makes it until its own thread has begun (Python/pystate.c, new_threadstate and
+ * init_threadstate; Modules/_threadmodule.c, thread_run); from 3.12 on it has none until bind_tstate.  States are put at the
+ * list's head, so of two with one id the maker's comes later.  Of subinterpreters the first state has its maker's ids too, but
+ * there is none of that thread after it.
+ */
+void py_find_starting(const struct py *py, struct py_thread *threads, size_t n)
+{
+	CLEANUP(cleanup_free) struct by_ident *order = xcalloc(n + 1, sizeof *order);
+
+	for (size_t i = 0; i < n; i++)
+		order[i] = (struct by_ident){ threads[i].ident, i };
+	qsort(order, n, sizeof *order, ident_order);
+	for (size_t k = 0; k < n; k++) {
+		struct py_thread *t = &threads[order[k].i];
+		addr_t base = 0; /* 3.15: what all its frames will stand on */
+		if (t->frame && (READ(py, t->addr, PyThread, base_frame, &base) < 0 || t->frame != base))
+			continue;
+		if (t->ident ? k + 1 == n || order[k + 1].ident != t->ident : t->tid || t->stale)
+			continue;
+		t->starting = true;
+		t->stale = t->holds_gil = false;
+		t->tid = 0;
+		t->ident = 0;
+	}
+}
+
 int py_main_ident(const struct py *py, uint64_t *ret)
 {
 	uint64_t ident;

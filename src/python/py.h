@@ -75,6 +75,7 @@ struct py_thread {
 	uint64_t id;              /* unique in its interpreter */
 	pid_t tid;                /* the kernel's; 0 if no thread of the image matches */
 	bool stale;               /* has an id, but no thread of the image matches: it was lost over fork or ended */
+	bool starting;            /* py_find_starting: made, but no thread has taken it yet; then tid and ident are 0 */
 	bool holds_gil;
 };
 struct py_frame {
@@ -98,6 +99,12 @@ struct walk py_frames(const struct py *py, addr_t first);
 int py_next_interp(struct walk *w, struct py_interp *ret) MUST_CHECK;
 int py_next_thread(struct walk *w, struct py_thread *ret) MUST_CHECK;
 int py_next_frame(struct walk *w, struct py_frame *ret) MUST_CHECK;
+
+/*
+ * Which of an interpreter's thread states, all of them in the order of the walk, belong to threads that are still being started: those
+ * have run nothing, and no id of their own.
+ */
+void py_find_starting(const struct py *py, struct py_thread *threads, size_t n);
 
 struct py_code { addr_t addr; struct str name, qualname /* s NULL before 3.11 */, file; int firstlineno; };
 struct position { int line, end_line, col, end_col; }; /* lines from 1; columns from 0 in UTF-8 bytes; -1: not known */

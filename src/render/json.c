@@ -360,7 +360,7 @@ static json_t *thread_element(struct json *j, size_t i)
 	put_number(o, "interpreter", t->interpreter);
 	const struct { bool is; const char *word; } words[] = {
 		{ t->crashed, "crashed" }, { t->holds_gil, "gil" }, { t->on_cpu, "running" }, { !t->on_cpu && t->waits_in.s, "waiting" },
-		{ t->stale, "stale" }, { t->stopped, "stopped" }, { !t->has_python && !j->r->python.unread, "native" },
+		{ t->stale, "stale" }, { t->starting, "starting" }, { t->stopped, "stopped" }, { !t->has_python && !j->r->python.unread, "native" },
 	};
 	for (size_t k = 0; k < sizeof words / sizeof *words; k++)
 		if (words[k].is)

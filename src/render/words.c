@@ -117,6 +117,8 @@ void words_state(struct sb *b, const struct report_thread *t)
 		sb_printf(b, "%sholds the GIL", NEXT_);
 	if (t->stale)
 		sb_printf(b, "%shas no thread any more", NEXT_);
+	else if (t->starting)
+		sb_printf(b, "%sbeing started", NEXT_);
 	else if (t->stopped)
 		sb_printf(b, "%sstopped by a signal", NEXT_);
 	else if (t->on_cpu && !t->crashed)
@@ -284,8 +286,15 @@ void words_facts_file(struct sb *b, const struct report *r)
 
 void words_facts_threads(struct sb *b, const struct report *r)
 {
-	words_count(b, r->threads.n, "thread");
-	size_t stacks = 0;
+	size_t starting = 0, stacks = 0;
+	for (size_t i = 0; i < r->threads.n; i++)
+		starting += r->threads.p[i].starting;
+	words_count(b, r->threads.n - starting, "thread");
+	if (starting) {
+		sb_printf(b, ", ");
+		words_number(b, starting);
+		sb_printf(b, " being started");
+	}
 	for (size_t i = 0; i < r->groups.n; i++)
 		stacks += r->threads.p[r->groups.p[i].threads[0]].n_runs > 0;
 	if (r->threads.n > 1 && stacks) {
