@@ -2,6 +2,7 @@
 #include "cmd/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -236,8 +237,27 @@ static const struct row *row_of(int id)
 	return NULL;
 }
 
+/*
+ * Where standard input, output or error is closed, the next file that is opened would get its number, and messages would go into
+ * that file.  What stands there instead fails as a closed one does, but for standard error, where nobody could be told.
+ */
+static void standard_files(void)
+{
+	static const int mode[] = { O_WRONLY, O_RDONLY, O_WRONLY };
+	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
+			continue;
+		int got = open("/dev/null", mode[fd]);
+		if (got < 0)
+			got = open("/", O_RDONLY | O_DIRECTORY);
+		if (got < 0 || got != fd) /* the lowest number that is free, so fd */
+			_exit(EXIT_FAILED);
+	}
+}
+
 void cli_start(struct cli *c, int argc, char **argv)
 {
+	standard_files();
 	c->argc = argc;
 	c->argv = argv;
 	c->args = xcalloc((size_t)argc + 1, sizeof *c->args);

@@ -47,7 +47,8 @@ struct cli {
 	char **argv;
 };
 
-/* Sets the fields above from main's arguments; also makes writing into a closed pipe an error instead of a signal. */
+/* Sets the fields above from main's arguments; also makes writing into a closed pipe an error instead of a signal, and has
+ * files stand at numbers 0 to 2 where there is none. */
 void cli_start(struct cli *c, int argc, char **argv);
 /* The next option in the order given, with its argument in *value; CLI_END or CLI_EXIT at the end. Options may stand
  * anywhere, "--" ends them, long names are never abbreviated. */

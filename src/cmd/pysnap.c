@@ -1,21 +1,16 @@
-/*
- * pysnap PID: options, the output file, what is said.  The file gets its name only when it is whole and on the disk; until
- * then it is FILE.part, which every end but kill -9 removes.
- */
+/* pysnap PID: options, signals, what is said. */
 #include "config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "cmd/cli.h"
+#include "cmd/output.h"
 #include "image/proc.h"
 #include "python/py.h"
 #include "snap/capture.h"
@@ -31,21 +26,32 @@ struct job {
 	struct cli cli;
 	pid_t pid;
 	const char *output;      /* NULL: a name of its own */
-	bool force, to_stdout, direct; /* direct: into a device or pipe that is there */
-	char *name, *part;       /* what it will be called, and is called until then */
-	int fd;
+	struct output out;
+	bool committed;          /* whole, and under its name */
+	uint64_t written;
 	struct capture_options capture;
 };
 
 static volatile int interrupted; /* by this signal */
 
+/* A signal that comes right before a write that will block would not be noticed: so another one comes every second. */
 static void on_signal(int signo)
 {
-	interrupted = signo;
+	if (signo != SIGALRM)
+		interrupted = signo;
+	if (interrupted)
+		alarm(1);
 }
 
 static void catch_signals(void)
 {
+	struct sigaction clock = { .sa_handler = on_signal };
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	alarm(0); /* one that was set before execve is not ours */
+	sigaction(SIGALRM, &clock, NULL);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
 	static const int all[] = { SIGINT, SIGTERM, SIGHUP };
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
 		struct sigaction old, sa = { .sa_handler = on_signal };
@@ -67,10 +73,12 @@ static int parse(struct job *j)
 		case CLI_EXIT:
 			return c->status;
 		case PYSNAP_output:
+			if (!*value)
+				return cli_usage(c, "-o FILE", "-o: \"\" is not a file name");
 			j->output = value;
 			break;
 		case PYSNAP_force:
-			j->force = true;
+			j->out.force = true;
 			break;
 		case PYSNAP_compress:
 			if (!cli_number(c, "--compress", value, 0, 9, &n))
@@ -106,23 +114,6 @@ static int parse(struct job *j)
 
 /* -- the output -- */
 
-static int output_exists(const struct job *j, const char *name, struct err *err)
-{
-	err_set(err, ERR_EXISTS, "%s exists", name);
-	if (name == j->part)
-		err_hint(err, "another pysnap is writing it, or was killed: -f to replace it, or another -o");
-	else
-		err_hint(err, "-f to replace it, or another -o");
-	return ERR_EXISTS;
-}
-
-static int output_failed(const char *name, struct err *err)
-{
-	err_set(err, errno == EACCES || errno == EPERM || errno == EROFS ? ERR_PERM : ERR_IO, "cannot write %s: %s", name, strerror(errno));
-	err_hint(err, "-o FILE somewhere else");
-	return err->code;
-}
-
 static char *default_name(pid_t pid)
 {
 	char stamp[32];
@@ -131,98 +122,6 @@ static char *default_name(pid_t pid)
 	gmtime_r(&now, &tm);
 	strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &tm);
 	return xasprintf("snap-%d-%s.pz", (int)pid, stamp);
-}
-
-static int output_open(struct job *j, struct err *err)
-{
-	if (j->output && !strcmp(j->output, "-")) {
-		j->to_stdout = true;
-		j->fd = STDOUT_FILENO;
-		j->name = xstrdup("standard output");
-	} else {
-		j->name = j->output ? xstrdup(j->output) : default_name(j->pid);
-		struct stat st;
-		bool there = stat(j->name, &st) == 0;
-		if (there && S_ISDIR(st.st_mode)) {
-			err_set(err, ERR_IO, "%s is a folder", j->name);
-			CLEANUP(cleanup_free) char *in = default_name(j->pid);
-			err_hint(err, "-o %s%s%s", j->name, j->name[strlen(j->name) - 1] == '/' ? "" : "/", in);
-			return ERR_IO;
-		}
-		j->direct = there && !S_ISREG(st.st_mode);
-		if (there && !j->direct && !j->force)
-			return output_exists(j, j->name, err);
-	}
-	if (j->direct) {
-		j->fd = open(j->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-		if (j->fd < 0)
-			return output_failed(j->name, err);
-	}
-	if ((j->to_stdout || j->direct) && isatty(j->fd)) {
-		err_set(err, ERR_UNSUPPORTED, "refusing to write a snapshot to the terminal");
-		err_hint(err, "-o FILE");
-		return ERR_UNSUPPORTED;
-	}
-	if (j->to_stdout || j->direct)
-		return 0;
-	char *part = xasprintf("%s.part", j->name);
-	j->fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (j->fd < 0 && errno == EEXIST && j->force && unlink(part) == 0)
-		j->fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int e = errno;
-	if (j->fd < 0 && e == EEXIST) {
-		j->part = part;
-		output_exists(j, j->part, err);
-		j->part = NULL;
-		free(part);
-		return ERR_EXISTS;
-	}
-	if (j->fd < 0) {
-		free(part);
-		errno = e;
-		return output_failed(j->name, err);
-	}
-	j->part = part;
-	return 0;
-}
-
-static char *folder_of(const char *name)
-{
-	const char *slash = strrchr(name, '/');
-	return slash ? slash == name ? xstrdup("/") : strndup(name, (size_t)(slash - name)) : xstrdup(".");
-}
-
-/* Everything on the disk, then the name, then the name on the disk. */
-static int output_commit(struct job *j, struct err *err)
-{
-	if (j->to_stdout)
-		return 0;
-	if (j->direct)
-		return close(j->fd) < 0 ? output_failed(j->name, err) : 0;
-	if (fsync(j->fd) < 0 && errno != EINVAL)
-		return output_failed(j->name, err);
-	int code = 0;
-	if (!j->force) {
-		code = renameat2(AT_FDCWD, j->part, AT_FDCWD, j->name, RENAME_NOREPLACE);
-		if (code < 0 && (errno == EINVAL || errno == ENOSYS)) { /* file systems that do not know the flag */
-			code = link(j->part, j->name);
-			if (code == 0)
-				unlink(j->part);
-		}
-		if (code < 0 && errno == EEXIST)
-			return output_exists(j, j->name, err);
-	} else {
-		code = rename(j->part, j->name);
-	}
-	if (code < 0)
-		return output_failed(j->name, err);
-	free(j->part);
-	j->part = NULL;
-	CLEANUP(cleanup_free) char *folder = folder_of(j->name);
-	CLEANUP(cleanup_fd) int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir >= 0)
-		fsync(dir);
-	return 0;
 }
 
 /* -- which process -- */
@@ -337,20 +236,8 @@ static void say_done(const struct job *j, const struct capture *c)
 			regions == 1 ? "" : "s", cli_size(lost, bytes));
 		cli_warn(&j->cli, &warning);
 	}
-	cli_say(&j->cli, "%s: %s from %s of memory, process %d was stopped for %s", j->name, cli_size(capture_written(c), out),
+	cli_say(&j->cli, "%s: %s from %s of memory, process %d was stopped for %s", j->out.name, cli_size(capture_written(c), out),
 		cli_size(capture_bytes(c), in), (int)j->pid, time);
-}
-
-static int write_failed(const struct job *j, const struct capture *c, int e, struct err *err)
-{
-	if (e != ENOSPC && e != EDQUOT)
-		return err->code;
-	char size[32];
-	CLEANUP(cleanup_free) char *folder = folder_of(j->name);
-	err_set(err, ERR_IO, "no space left on %s after %s; the process was resumed, the partial file removed", folder,
-		cli_size(capture_written(c), size));
-	err_hint(err, "-o on another disk");
-	return ERR_IO;
 }
 
 static int snapshot(struct job *j, struct err *err)
@@ -358,31 +245,58 @@ static int snapshot(struct job *j, struct err *err)
 	int code = freeze_check(j->pid, err);
 	if (!code)
 		code = python_of(&j->cli, j->pid, &j->capture.hint_runtime, err);
-	if (!code)
-		code = output_open(j, err);
+	if (code)
+		return code;
+	CLEANUP(cleanup_free) char *own = default_name(j->pid);
+	code = output_open(&j->out, &j->cli, j->output, own, err);
 	if (code)
 		return code;
 	struct capture *c;
 	code = capture(j->pid, &j->capture, &c, err);
 	if (code)
 		return code;
-	code = capture_write(c, j->fd, err);
-	if (code && !interrupted)
-		code = write_failed(j, c, errno, err);
-	if (!code && !interrupted)
-		code = output_commit(j, err);
-	if (!code && !interrupted)
+	code = capture_write(c, j->out.fd, err);
+	int e = errno;
+	j->written = capture_written(c);
+	if (code == ERR_IO)
+		code = output_failed(&j->out, e, j->written, err);
+	/* What went into a pipe is whole by now, whoever interrupts. */
+	if (!code && (!interrupted || j->out.kind != OUTPUT_FILE)) {
+		code = output_commit(&j->out, err);
+		j->committed = !code;
+	}
+	if (j->committed)
 		say_done(j, c);
 	capture_free(c);
 	return code;
+}
+
+/* What became of the file, and of the process, as they are now. */
+static void say_interrupted(const struct job *j, struct err *err)
+{
+	pid_t tid;
+	struct proc_stat st = { 0 };
+	CLEANUP(cleanup_fd) int dir = -1;
+	int code = proc_live_tid(j->pid, &tid);
+	if (!code) {
+		dir = proc_open(j->pid, tid);
+		if (dir >= 0 && proc_stat(dir, &st))
+			st.state = 0;
+	}
+	const char *process = code == ERR_GONE ? "has ended" : st.state == 'T' ? "is stopped, as it was before" : "runs on";
+	if (j->written && j->out.kind != OUTPUT_FILE)
+		err_set(err, ERR_LIMIT, "interrupted; what went to %s is not a whole snapshot and process %d %s", j->out.name, (int)j->pid, process);
+	else
+		err_set(err, ERR_LIMIT, "interrupted; no snapshot was written and process %d %s", (int)j->pid, process);
+	err_hint(err, code == ERR_GONE ? "pgrep -af python" : "the same again");
 }
 
 int main(int argc, char **argv)
 {
 	struct job j = {
 		.cli = { .name = "pysnap", .program = CLI_PYSNAP, .usage = "[OPTIONS] PID", .version = PYSNAP_VERSION "\n" BUILT_WITH,
-			 .about = "Write a snapshot of a running CPython process for pyanalyze; the process is stopped for some milliseconds and runs on." },
-		.fd = -1,
+			 .about = "Write a snapshot of a running CPython process for pyanalyze. The process is stopped while its memory is copied,\nmostly for some milliseconds, and runs on." },
+		.out.fd = -1,
 		.capture = { .freeze = { .max_pause_ms = 10000, .deadline_ms = 1000 }, .bundle = BUNDLE_ELF, .level = 1, .interrupted = &interrupted },
 	};
 	cli_start(&j.cli, argc, argv);
@@ -394,19 +308,13 @@ int main(int argc, char **argv)
 	catch_signals();
 	struct err err = { 0 };
 	int code = snapshot(&j, &err);
-	if (j.part)
-		unlink(j.part);
-	if (interrupted && (code || j.part)) { /* later it was done all the same */
-		err_set(&err, ERR_LIMIT, "interrupted; no snapshot was written and process %d runs on", (int)j.pid);
-		cli_error(&j.cli, &err);
-		status = EXIT_SIGNAL + interrupted;
-	} else {
-		status = code ? cli_error(&j.cli, &err) : EXIT_DONE;
-	}
-	if (j.fd > STDERR_FILENO && !j.direct)
-		close(j.fd);
-	free(j.part);
-	free(j.name);
+	int signo = j.committed ? 0 : interrupted;
+	if (signo)
+		say_interrupted(&j, &err);
+	output_close(&j.out); /* before anything is said about it */
+	status = code || signo ? cli_error(&j.cli, &err) : EXIT_DONE;
+	if (signo)
+		status = EXIT_SIGNAL + signo;
 	cli_end(&j.cli);
 	return status;
 }

@@ -54,6 +54,7 @@ struct slot {
 struct pz_writer {
 	int fd;
 	int level;
+	const volatile int *interrupted;
 	int failed, failed_errno;
 	char why[200];
 
@@ -270,10 +271,12 @@ static int out_flush(struct pz_writer *w)
 			i += (size_t)n;
 			w->written += (size_t)n;
 		} else if (n < 0 && errno == EINTR) {
-			continue;
+			if (w->interrupted && *w->interrupted)
+				return fail(w, ERR_LIMIT, 0, "interrupted");
 		} else if (n < 0 && errno == EAGAIN) {
 			struct pollfd p = { .fd = w->fd, .events = POLLOUT };
-			(void)poll(&p, 1, -1);
+			if (poll(&p, 1, -1) < 0 && errno == EINTR && w->interrupted && *w->interrupted)
+				return fail(w, ERR_LIMIT, 0, "interrupted");
 		} else {
 			return fail(w, ERR_IO, n < 0 ? errno : ENOSPC, "");
 		}
@@ -622,6 +625,7 @@ int pz_begin(int fd, const struct pz_plan *plan, struct pz_writer **ret, struct 
 		jobs = sizeof w->worker / sizeof *w->worker;
 	w->fd = fd;
 	w->level = plan->level;
+	w->interrupted = plan->interrupted;
 	w->indexing = true;
 	w->out = xmalloc(OUT_ROOM);
 	w->n_loads = plan->n_loads;

@@ -461,7 +461,8 @@ int capture_write(struct capture *c, int fd, struct err *err)
 	make_info(c, a, &info);
 	make_lost_note(c, &lost);
 	make_notes(c, &notes, &psinfo, &file, &info, &lost);
-	struct pz_plan plan = { .abi = c->abi, .notes = notes.p, .n_notes = notes.n, .loads = loads.p, .n_loads = loads.n, .level = c->opt.level };
+	struct pz_plan plan = { .abi = c->abi, .notes = notes.p, .n_notes = notes.n, .loads = loads.p, .n_loads = loads.n, .level = c->opt.level,
+				.interrupted = c->opt.interrupted };
 	struct pz_writer *w = NULL;
 	c->image_bytes = 0;
 	for (size_t i = 0; i < loads.n; i++)

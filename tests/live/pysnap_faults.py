@@ -3,6 +3,7 @@
 
 pysnap_faults.py PYSNAP PYANALYZE
 """
+import fcntl
 import os
 import pty
 import re
@@ -13,6 +14,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 from tap import Tap
@@ -163,6 +165,160 @@ def not_allowed(folder):
     nothing_in(folder, "not allowed")
 
 
+def whole(name, path):
+    done = run(["gzip", "-t", path])
+    return tap.ok(done.returncode == 0, name + ": the file is whole", done.stderr.decode())
+
+
+def wait_for(what):
+    for _ in range(1000):
+        if what():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def size_of(path):
+    return os.stat(path).st_size if os.path.exists(path) else 0
+
+
+def parts(pid, folder, out):
+    """What stands under FILE.part: of a pysnap that was killed, of one that is at work, of somebody else."""
+    part = out + ".part"
+    says("a snapshot", [pid, "-q", "-o", out], 0, "")
+    with open(out, "rb") as f:
+        begin = f.read(10000)
+    os.unlink(out)
+    for name, left in ("nothing", b""), ("a beginning", begin):
+        with open(part, "wb") as f:
+            f.write(left)
+        says("a .part with %s, left by one that was killed" % name, [pid, "-q", "-o", out], 0, "")
+        whole("a .part with %s" % name, out)
+        os.unlink(out)
+    with open(part, "w") as f:
+        f.write("someone's")
+    says("a .part of another kind", [pid, "-o", out], 1,
+         "pysnap: %s exists and is no partial snapshot\n  try: -f to replace it, or another -o" % part)
+    tap.equal(open(part).read(), "someone's", "a .part of another kind: untouched")
+    says("a .part of another kind, and -f", [pid, "-q", "-f", "-o", out], 0, "")
+    tap.equal(os.listdir(folder), ["snap.pz"], "a .part of another kind, and -f: it is gone")
+    os.unlink(out)
+    os.symlink("/etc/passwd", part)
+    for force in [], ["-f"]:
+        says("a .part that is a link" + " -f" * len(force), [pid, "-o", out] + force, 1, "pysnap: %s exists and is no partial snapshot\n  try: another -o" % part)
+    os.unlink(part)
+
+
+def rivals(folder):
+    """Several at the same file: whoever exits 0 has written it, whole; the others say so before they stop anything."""
+    out = os.path.join(folder, "snap.pz")
+    part = out + ".part"
+    with Process(LARGE) as p:
+        first = subprocess.Popen([PYSNAP, str(p.pid), "-q", "-o", out])
+        begun = wait_for(lambda: size_of(part) > 0)
+        first.send_signal(signal.SIGSTOP)
+        tap.ok(begun and not os.path.exists(out), "one is at work")
+        for force in [], ["-f"]:
+            says("a second one" + " -f" * len(force), [p.pid, "-o", out] + force, 1,
+                 "pysnap: another pysnap is writing %s\n  try: another -o, or again when it is done" % part)
+        first.send_signal(signal.SIGCONT)
+        tap.equal(first.wait(), 0, "the first is done all the same")
+        whole("the first", out)
+        os.unlink(out)
+
+        first = subprocess.Popen([PYSNAP, str(p.pid), "-f", "-o", out], stderr=subprocess.PIPE)
+        begun = wait_for(lambda: size_of(part) > 0)
+        first.send_signal(signal.SIGSTOP)
+        os.unlink(part) if begun else None
+        with open(part, "w") as f:
+            f.write("another's")
+        first.send_signal(signal.SIGCONT)
+        said = first.communicate()[1].decode()
+        tap.equal((first.returncode, said), (1, "pysnap: %s was removed or replaced while it was written; no snapshot was written\n  try: the same again\n" % part),
+                  "a .part that is another's by now")
+        tap.equal([(n, open(os.path.join(folder, n)).read()) for n in os.listdir(folder)], [("snap.pz.part", "another's")], "a .part that is another's by now: untouched")
+        os.unlink(part)
+    with Process(SLEEPER) as p:
+        all_of_them = [subprocess.Popen([PYSNAP, str(p.pid), "-o", out], stderr=subprocess.PIPE) for _ in range(8)]
+        ends = [(q.communicate()[1].decode(), q.returncode) for q in all_of_them]
+        tap.ok([code for _, code in ends].count(0) == 1 and all(code in (0, 1) and (code == 0 or "\n  try: " in said) for said, code in ends), "eight at once: one of them", ends)
+        whole("eight at once", out)
+        os.unlink(out)
+    nothing_in(folder, "rivals")
+
+
+def links(pid, folder, out):
+    """A link is neither followed nor replaced."""
+    for name, to in ("a link to nothing", "none.pz"), ("a link to a file", "there.pz"):
+        with open(os.path.join(folder, "there.pz"), "w") as f:
+            f.write("precious")
+        os.symlink(to, out)
+        for force in "", " -f":
+            says(name + force, [pid, "-o", out] + force.split(), 1,
+                 "pysnap: %s is a symbolic link to %s\n  try: -o %s%s" % (out, to, os.path.join(folder, to), force))
+        tap.equal((os.readlink(out), open(os.path.join(folder, "there.pz")).read(), len(os.listdir(folder))), (to, "precious", 2), name + ": untouched")
+        os.unlink(out)
+    path = os.path.join(folder, "there.pz")
+    with open(path, "wb") as f:
+        f.write(b"before ")
+        f.flush()
+        says("/dev/stdout", [pid, "-f", "-o", "/dev/stdout"], 0, "standard output: {}", stdout=f)
+    with open(path, "rb") as f:
+        tap.equal(f.read(11), b"before \x1f\x8b\x08\x04", "/dev/stdout: behind what is there")
+    tap.ok(os.path.islink("/dev/stdout"), "/dev/stdout: it stays a link")
+    os.unlink(path)
+
+
+def closed(pid, out):
+    """No standard input, output or error: what is said must not go into the file."""
+    for fds in (0,), (1,), (2,), (0, 1, 2):
+        name = "without " + ", ".join(str(fd) for fd in fds)
+        done = subprocess.run(["/bin/sh", "-c", "exec \"$@\" " + " ".join("%d>&-" % fd for fd in fds), "sh", PYSNAP, str(pid), "-v", "-o", out],
+                              stderr=subprocess.PIPE)
+        tap.equal(done.returncode, 0, name)
+        whole(name, out)
+        os.unlink(out)
+    done = subprocess.run(["/bin/sh", "-c", "exec \"$@\" >&-", "sh", PYSNAP, str(pid), "-o", "-"], stderr=subprocess.PIPE)
+    tap.equal((done.returncode, done.stderr), (1, b"pysnap: standard output is closed\n  try: -o FILE\n"), "a closed standard output")
+    done = subprocess.run(["/bin/sh", "-c", "exec \"$@\" 2>&-", "sh", PYANALYZE, "/none"], stdout=subprocess.PIPE)
+    tap.equal((done.returncode, done.stdout), (1, b""), "pyanalyze without standard error")
+
+
+def pipes(pid, folder):
+    fifo = os.path.join(folder, "fifo")
+    os.mkfifo(fifo)
+    snap = subprocess.Popen([PYSNAP, str(pid), "-o", fifo], stderr=subprocess.PIPE)
+    said = snap.stderr.readline().decode()
+    tap.equal(said, "%s: waiting for its reader; the process was not stopped yet\n" % fifo, "a pipe that nobody reads")
+    done = run(["gzip", "-t"], stdin=open(fifo, "rb"))
+    tap.equal((snap.wait(), done.returncode), (0, 0), "a pipe that nobody reads, until somebody does")
+    snap.stderr.close()
+    for name, reads, state in (("before there is a reader", False, "runs on"), ("when the reader does not read", True, "runs on"),
+                               ("with a stopped process", False, "is stopped, as it was before"), ("with a process that ends", False, "has ended")):
+        with Process(SLEEPER) as p:
+            if "stopped" in name:
+                os.kill(p.pid, signal.SIGSTOP)
+                wait_for(lambda: status(p.pid, "State") == "T")
+            reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK) if reads else -1
+            snap = subprocess.Popen([PYSNAP, str(p.pid), "-o", fifo], stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            if reads:
+                waiting = bytearray(4)
+                wait_for(lambda: fcntl.ioctl(reader, termios.FIONREAD, waiting) == 0 and int.from_bytes(waiting, sys.byteorder) >= 65536)
+            else:
+                snap.stderr.readline()
+            if "ends" in name:
+                p.process.kill()
+                p.process.wait()
+            snap.send_signal(signal.SIGINT)
+            said = snap.communicate(timeout=60)[1].decode()
+            what = "what went to %s is not a whole snapshot" % fifo if reads else "no snapshot was written"
+            hint = "pgrep -af python" if "ends" in name else "the same again"
+            tap.equal((snap.returncode, said), (130, "pysnap: interrupted; %s and process %d %s\n  try: %s\n" % (what, p.pid, state, hint)), "interrupted " + name)
+            if reads:
+                os.close(reader)
+    os.unlink(fifo)
+
+
 def output(folder):
     out = os.path.join(folder, "snap.pz")
     with Process(SLEEPER) as p:
@@ -176,18 +332,16 @@ def output(folder):
         done = run(["zcat", out])
         tap.ok(done.returncode == 0 and done.stdout[:4] == b"\x7fELF" and done.stdout[16] == 4, "zcat gives an ELF core", done.stderr)
         os.unlink(out)
-        with open(out + ".part", "w") as f:
-            f.write("someone's")
-        says("a .part is there", [p.pid, "-o", out], 1,
-             "pysnap: %s.part exists\n  try: another pysnap is writing it, or was killed: -f to replace it, or another -o" % out)
-        tap.equal(open(out + ".part").read(), "someone's", "a .part is there: untouched")
-        os.unlink(out + ".part")
-        os.symlink("/etc/passwd", out + ".part")
-        says("a .part that is a link", [p.pid, "-o", out], 1, "pysnap: %s.part exists\n{}" % out)
-        os.unlink(out + ".part")
-        says("a folder", [p.pid, "-o", folder], 1, "pysnap: %s is a folder\n  try: -o %s/snap-%d-{}Z.pz" % (folder, folder, p.pid))
+        parts(p.pid, folder, out)
+        links(p.pid, folder, out)
         says("no such folder", [p.pid, "-o", folder + "/none/snap.pz"], 1,
-             "pysnap: cannot write %s/none/snap.pz: No such file or directory\n  try: -o FILE somewhere else" % folder)
+             "pysnap: cannot write %s/none/snap.pz: No such file or directory\n  try: mkdir -p %s/none, or -o FILE somewhere else" % (folder, folder))
+        says("no file name", [p.pid, "-o", ""], 2, "pysnap: -o: \"\" is not a file name\n  try: -o FILE")
+        for given in "sub", "sub/":
+            os.mkdir(os.path.join(folder, "sub"))
+            says("a folder: " + given, [p.pid, "-o", given], 0, "sub/snap-%d-{}Z.pz: {}" % p.pid, cwd=folder)
+            tap.equal([re.sub("\\d{8}T\\d{6}", "", n) for n in os.listdir(os.path.join(folder, "sub"))], ["snap-%d-Z.pz" % p.pid], "a folder: a name of its own in " + given)
+            shutil.rmtree(os.path.join(folder, "sub"))
         says("a name of its own", [p.pid], 0, "snap-%d-{}Z.pz: {}" % p.pid, cwd=folder)
         names = os.listdir(folder)
         tap.ok(len(names) == 1 and re.match("^snap-%d-\\d{8}T\\d{6}Z\\.pz$" % p.pid, names[0]), "a name of its own: process and time", names)
@@ -200,17 +354,24 @@ def output(folder):
         says("into a device", [p.pid, "-q", "-o", "/dev/null"], 0, "")
         tap.ok(stat.S_ISCHR(os.stat("/dev/null").st_mode), "into a device: it stays one")
         says("a full device", [p.pid, "-o", "/dev/full"], 1,
-             "pysnap: no space left on /dev after {}; the process was resumed, the partial file removed\n  try: -o on another disk")
+             "pysnap: no space left on /dev/full after 0 B; the process was resumed\n  try: -o FILE on another disk")
+        with open("/dev/full", "wb") as full:
+            says("a full standard output", [p.pid, "-o", "-"], 1,
+                 "pysnap: no space left on standard output after 0 B; the process was resumed\n  try: -o FILE on another disk", stdout=full)
         master, slave = pty.openpty()
         says("a terminal", [p.pid, "-o", "-"], 1, "pysnap: refusing to write a snapshot to the terminal\n  try: -o FILE", stdout=slave)
         os.close(master)
         os.close(slave)
         reader, writer = os.pipe()
         os.close(reader)
-        says("a closed pipe", [p.pid, "-o", "-"], 1, "pysnap: cannot write after {}: Broken pipe", stdout=writer)
+        says("a closed pipe", [p.pid, "-o", "-"], 1, "pysnap: the reader of standard output closed it after 0 B; the process was resumed\n  try: -o FILE, or a reader that reads to the end",
+             stdout=writer)
         os.close(writer)
-        says("a limit of file size", [p.pid, "-o", out], 1, "pysnap: cannot write after {}: File too large",
+        says("a limit of file size", [p.pid, "-o", out], 1, "pysnap: %s may not become larger than 64 KiB; the process was resumed, the partial file removed\n"
+             "  try: ulimit -f unlimited, or --bundle=none for a smaller file" % out,
              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)))
+        closed(p.pid, out)
+        pipes(p.pid, folder)
         with open(PYSNAP, "rb") as f:
             sanitized = b"__asan_init" in f.read()
         if sanitized:
@@ -256,7 +417,7 @@ def interrupted(folder):
                     os.unlink(out)
                 elif snap.returncode == 128 + signo:
                     ended += 1
-                    if said != "pysnap: interrupted; no snapshot was written and process %d runs on\n" % p.pid:
+                    if said != "pysnap: interrupted; no snapshot was written and process %d runs on\n  try: the same again\n" % p.pid:
                         bad.append(said)
                 elif snap.returncode != -signo: # before it could listen
                     bad.append("exit %d: %s" % (snap.returncode, said))
@@ -284,8 +445,6 @@ def interrupted(folder):
             if status(p.pid, "State") not in "SR" or tracer != "0":
                 tap.ok(False, "kill -9: state %s, tracer %s" % (status(p.pid, "State"), tracer))
         runs(p.pid, "kill -9 at any time")
-        if os.path.exists(out + ".part"):
-            os.unlink(out + ".part")
         os.kill(p.pid, signal.SIGSTOP)
         time.sleep(0.1)
         says("a stopped process", [p.pid, "-o", out], 0, out + ": {}")
@@ -328,6 +487,7 @@ def main():
         which_process(top)
         not_allowed(top)
         output(top)
+        rivals(top)
         interrupted(top)
         ends_meanwhile(top)
     finally:
