@@ -105,6 +105,7 @@ int main(void)
 {
 	Suite *s = suite_create("merge");
 	TCase *c = tcase_create("stacks");
+	tcase_set_timeout(c, 60);
 	tcase_add_loop_test(c, merge, 0, (int)(sizeof merges / sizeof *merges));
 	tcase_add_test(c, deep);
 	suite_add_tcase(s, c);

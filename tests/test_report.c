@@ -33,7 +33,7 @@ START_TEST(fold)
 {
 	struct report *r = report_new();
 	struct report_frame letter[26] = { 0 };
-	const struct report_frame *frames[64];
+	const struct report_frame *frames[256];
 	size_t n = strlen(folds[_i].stack);
 	for (size_t i = 0; i < n; i++)
 		frames[i] = &letter[folds[_i].stack[i] - 'a'];
