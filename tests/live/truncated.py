@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Cores that ulimit -c or a full disk cut: what is shown of them is what the whole core shows, and nothing else.
+"""Cores and snapshots that ulimit -c or a full disk cut: what is shown of them is what the whole core shows, and nothing else.
 
 truncated.py PYSNAP PYANALYZE [NAME...]     NAME: only interpreters whose name contains it
 
@@ -16,7 +16,7 @@ from pythons import find, layouts
 from tap import Tap
 from target import Target, run
 
-PYANALYZE = os.path.abspath(sys.argv[2])
+PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
 tap = Tap()
 
 
@@ -86,6 +86,24 @@ def with_folder(frames, folder):
     return [(function, file.replace(folder, "DIR") if file else file, line) for function, file, line in frames]
 
 
+def snapshot(name, target):
+    """A snapshot that was cut, too: by a full disk, or on its way."""
+    path, cut, shown = os.path.join(target.top, "snap.pz"), os.path.join(target.top, "cut.pz"), 0
+    done = run([PYSNAP, str(target.pid), "-o", path])
+    rep, _ = report(path)
+    if not tap.ok(rep is not None, "%s: the whole snapshot: a report" % name, done.stderr.decode("utf-8", "replace")):
+        return 0
+    whole = stacks(rep)
+    with open(path, "rb") as f:
+        data = f.read()
+    for percent in (90, 70, 50, 30):
+        with open(cut, "wb") as f:
+            f.write(data[: len(data) * percent // 100])
+        rep, done = report(cut)
+        shown += check("%s: snapshot cut to %d %%" % (name, percent), rep, done, whole, True)
+    return shown
+
+
 def one(python):
     name = python.name
     target = limited(python, resource.RLIM_INFINITY)
@@ -93,6 +111,7 @@ def one(python):
     try:
         if not tap.ok(target.wait_ready(), "%s: the program parks" % name, target.text()):
             return 0
+        shown += snapshot(name, target)
         core, why = target.core(signal.SIGABRT)
         if not core:
             tap.skip("%s: cores" % name, why)
