@@ -123,6 +123,8 @@ addr_t build_interp(struct build *b, int64_t id)
 	importlib = build_module(b, "_frozen_importlib", lib);
 	build_dict_str(b, sysdict, "hexversion", build_int(b, (v & ~0xffu) | 0xf0));
 	build_dict_str(b, sysdict, "version", build_str(b, version));
+	if (strstr(b->layout.name, "-d")) /* only debug builds have it; here it is no function, but there */
+		build_dict_str(b, sysdict, "gettotalrefcount", b->types.none);
 	build_dict_str(b, sysdict, "modules", modules);
 	build_dict_str(b, sysdict, "executable", build_str(b, "/usr/bin/python3"));
 	addr_t argv[] = { build_str(b, "prog.py"), build_str(b, "-x") };

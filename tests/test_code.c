@@ -20,11 +20,11 @@ static void names(const struct layout *l)
 	addr_t no_long_name = build_code(b, &(struct build_code){ .name = "f", .qualname = "C.f", .file = "b.py" });
 	addr_t nothing = build_code(b, &(struct build_code){ .name = "f", .file = "b.py" });
 	WRITE(b, bytes_name, PyCode, co_name, build_int(b, 3));
-	build_lose(b, build_field_get(b, no_name, F_PyCode_co_name), 16);
-	build_lose(b, build_field_get(b, nothing, F_PyCode_co_name), 16);
+	build_lose(b, build_field_get(b, no_name, F_PyCode_co_name), l->size[S_PyObject]);
+	build_lose(b, build_field_get(b, nothing, F_PyCode_co_name), l->size[S_PyObject]);
 	if (layout_has(&b->layout, F_PyCode_co_qualname))
-		build_lose(b, build_field_get(b, no_long_name, F_PyCode_co_qualname), 16);
-	build_lose(b, build_field_get(b, nothing, F_PyCode_co_filename), 16);
+		build_lose(b, build_field_get(b, no_long_name, F_PyCode_co_qualname), l->size[S_PyObject]);
+	build_lose(b, build_field_get(b, nothing, F_PyCode_co_filename), l->size[S_PyObject]);
 	struct py *py = build_py(b);
 	struct py_code c = { .firstlineno = -7 };
 

@@ -73,7 +73,7 @@ static void not_objects(const struct layout *l)
 	addr_t of_orphan = build_object(b, orphan, 16);
 	build_ptr(b, shifted + (addr_t)l->offset[F_PyObject_ob_type], b->types.int_);
 	WRITE(b, orphan, PyObject, ob_type, 0);
-	build_lose(b, lost, 16);
+	build_lose(b, lost, l->size[S_PyObject]);
 	const struct { const char *what; addr_t at; int rc; } cases[] = {
 		{ "shifted", shifted, ERR_CORRUPT }, { "of a type without type", of_orphan, ERR_CORRUPT },
 		{ "0", 0, ERR_FAULT }, { "not there", 0x7000, ERR_FAULT }, { "unaligned", b->types.none + 1, ERR_CORRUPT },

@@ -287,7 +287,7 @@ static void wrongs(const struct layout *l, const char *config)
 		if ((i == WRONG_VERSION && cookie) || (i == WRONG_CODE && !cookie)) {
 			ck_assert_int_eq(rc, 0);
 		} else {
-			ck_assert_msg(rc == ERR_UNSUPPORTED, "%s: %s: %d", l->name, words[i], rc);
+			ck_assert_msg(rc == ERR_UNSUPPORTED, "%s: %s: %d: %s; %s", l->name, words[i], rc, err.msg, err.why);
 			ck_assert_msg(strstr(err.msg, words[i]) != NULL, "%s: %s", words[i], err.msg);
 		}
 		build_free(b);

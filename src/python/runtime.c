@@ -48,6 +48,7 @@ struct opening {
 	struct known_version known;
 	bool sign;               /* something of CPython was seen */
 	struct proof self;       /* how far the process's own offsets came */
+	bool says_build, free_threaded; /* the process said whether it is free-threaded */
 	char self_name[64];
 	unsigned proofs, runtime_searches;
 	unsigned long steps;
@@ -155,6 +156,30 @@ static void complete_version(struct py *py)
 	snprintf(py->version_text, sizeof py->version_text, "%s", text);
 }
 
+/* sys has gettotalrefcount() in builds --with-pydebug, of every version.  Their structs need not differ in what a proof follows. */
+static bool is_debug_build(const struct py *py, bool *known)
+{
+	addr_t sysdict, value;
+
+	*known = READ(py, py->interp_head, PyInterp, sysdict, &sysdict) == 0 && dict_get(py, sysdict, "hexversion", &value) == 0;
+	return *known && dict_get(py, sysdict, "gettotalrefcount", &value) == 0;
+}
+
+/* Is there a column for what the process is, debug build or release, and this is the other? */
+static bool other_build(const struct py *py, const char *config)
+{
+	char twin[24];
+	bool known, debug = is_debug_build(py, &known), column = config_has(config, 'd');
+	struct layout l;
+
+	if (!known || debug == column)
+		return false;
+	const char *rest = strchr(config, '-');
+	size_t n = rest ? (size_t)(rest - config) : strlen(config);
+	snprintf(twin, sizeof twin, "%.*s%s%s", (int)n, config, debug ? "-d" : "", config_has(config, 't') ? "-t" : "");
+	return layout_builtin(py->version, twin, &l, NULL) == 0;
+}
+
 /* 2.7's unicode has units of 2 or 4 bytes by build, which nothing of its layout shows. */
 static void complete_wide_unit(struct py *py)
 {
@@ -180,7 +205,9 @@ static bool accept(struct opening *o, const struct py *py, const char *config, c
 		o->found->tstate_current = symbol;
 	o->found->found_by = found_by;
 	o->found->free_threaded = config_has(config, 't');
-	o->found->debug_build = config_has(config, 'd');
+	bool known;
+	bool debug = is_debug_build(py, &known);
+	o->found->debug_build = known ? debug : config_has(config, 'd');
 	return true;
 }
 
@@ -219,7 +246,7 @@ static bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t int
 	struct py py = o->base;
 	struct proof p = { 0 };
 
-	if (!try_ready(t))
+	if (!try_ready(t) || (!t->given && o->says_build && config_has(t->config, 't') != o->free_threaded))
 		return false;
 	py.layout = t->layout;
 	py.runtime = runtime;
@@ -230,6 +257,12 @@ static bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t int
 		return false;
 	}
 	int rc = py_prove(&py, &o->known, t->given, &p);
+	if ((rc == 0 || p.damaged) && !t->given && other_build(&py, t->config)) {
+		p.stage = PROOF_VERSION;
+		snprintf(p.why, sizeof p.why, config_has(t->config, 'd') ? "this is no debug build" : "this is a debug build");
+		p.damaged = false;
+		rc = ERR_CORRUPT;
+	}
 	if ((rc == 0 || p.damaged) && !t->given && !in_force(&py, t->config)) {
 		p.stage = PROOF_VERSION;
 		p.version = py.version;
@@ -261,6 +294,11 @@ static bool table_for_self(struct layout *ret, uint32_t version, const char *con
 	*older = false;
 	if (layout_builtin(version, config, ret, NULL) == 0)
 		return true;
+	/* A version that has tables, though none of its debug builds, is not newer than all tables. */
+	char plain[24];
+	snprintf(plain, sizeof plain, "%.*s%s", (int)strcspn(config, "-"), config, config_has(config, 't') ? "-t" : "");
+	if (config_has(config, 'd') && layout_builtin(version, plain, ret, NULL) == 0)
+		return false;
 	for (size_t i = 0; layout_builtin_at(i, &at, &name) == 0; i++) {
 		if (strcmp(name, config) != 0 || at > version || layout_builtin(at, config, ret, NULL) < 0)
 			continue;
@@ -286,7 +324,8 @@ static bool attempt_self(struct opening *o, addr_t runtime, const char *found_by
 		return false;
 	if (layout_self_version(o->img, runtime, &version, &free_threaded) < 0)
 		return false;
-	o->sign = true;
+	o->sign = o->says_build = true;
+	o->free_threaded = free_threaded;
 	if (!o->known.exact) {
 		o->known.version = version;
 		o->known.exact = true;
@@ -309,7 +348,7 @@ static bool attempt_self(struct opening *o, addr_t runtime, const char *found_by
 		py.runtime = runtime;
 		if (READ(&py, runtime, PyRuntime, interp_head, &py.interp_head) < 0 || !py.interp_head)
 			snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
-		else if (py_prove(&py, &o->known, py.table_older, &p) == 0)
+		else if (py_prove(&py, &o->known, py.table_older, &p) == 0 && !other_build(&py, config))
 			return accept(o, &py, config, found_by);
 		else if (p.damaged)
 			keep_damaged(o, &py, config, found_by);
@@ -326,10 +365,11 @@ static bool attempt_runtime(struct opening *o, addr_t runtime, const char *found
 		return false;
 	if (attempt_self(o, runtime, found_by))
 		return true;
-	for (size_t i = 0; i < o->n_tries; i++)
-		if (try_ready(&o->tries[i]) && layout_has(&o->tries[i].layout, F_PyRuntime_interp_head) &&
-		    attempt(o, &o->tries[i], runtime, 0, found_by))
+	for (size_t i = 0; i < o->n_tries; i++) {
+		struct try *t = &o->tries[i];
+		if (try_ready(t) && layout_has(&t->layout, F_PyRuntime_interp_head) && attempt(o, t, runtime, 0, found_by))
 			return true;
+	}
 	return false;
 }
 
@@ -647,19 +687,21 @@ void py_index_threads(struct py *py, struct arena *a)
 	py->n_by_tls = n_tls;
 }
 
-/* A version that there is a table for, and under it no candidate has an interpreter at all. */
+/* A version that there is a table for, and under it no candidate has an interpreter at all, be it release or debug build. */
 static bool no_interpreter(const struct opening *o)
 {
-	bool known = false;
+	unsigned known[2] = { 0 }, some[2] = { 0 };
 
 	for (size_t i = 0; i < o->n_tries; i++) {
+		bool debug = config_has(o->tries[i].config, 'd');
 		if (o->tries[i].version >> 16 != o->known.version >> 16)
 			continue;
-		known = true;
-		if (o->tries[i].best.stage > PROOF_NOTHING)
+		if (o->tries[i].best.stage >= PROOF_THREAD)
 			return false;
+		known[debug]++;
+		some[debug] += o->tries[i].best.stage > PROOF_NOTHING;
 	}
-	return known && o->self.stage == PROOF_NOTHING;
+	return ((known[0] && !some[0]) || (known[1] && !some[1])) && o->self.stage == PROOF_NOTHING;
 }
 
 /* The candidate of the version that this is, when all that speaks against it is that memory is missing; NULL. */

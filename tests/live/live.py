@@ -133,6 +133,8 @@ def supported(python):
         if not tap.ok(rep is not None and done.returncode == 0, "%s: snapshot: report" % name, said):
             return
         tap.equal(rep["python"].get("version"), truth["version"], "%s: snapshot: version" % name)
+        build = rep["python"].get("build") or []
+        tap.equal(("debug" in build, "free-threaded" in build), ("-d" in python.config, "-t" in python.config), "%s: snapshot: build" % name)
         same_stacks(rep, truth, "%s: snapshot" % name)
         tap.equal(sorted(t["tid"] for t in rep["threads"]), sorted(int(t) for t in os.listdir("/proc/%d/task" % first.pid)),
                   "%s: snapshot: kernel thread ids" % name)

@@ -595,6 +595,7 @@ def runtime():
     expect(address, "PyRuntime.finalizing", 0)
     expect(address, "PyRuntime.auto_interp", interp)
     expect(address, "PyRuntime.gil_tstate_current", tstate)
+    threaded = int(bool(sysconfig.get_config_var("Py_GIL_DISABLED")))
     expect(address, "PyRuntime.gil_locked", 1)
     expect(address, "PyRuntime.gil_last_holder", tstate)
     if has("PyRuntime.gil"):
@@ -605,15 +606,16 @@ def runtime():
         expect(interp, "PyInterp.gil", read(interp, "PyInterp.own_gil"))
         expect(interp, "PyInterp.own_gil", gil)
         expect(interp, "PyInterp.gil_last_holder", tstate)
-        expect(interp, "PyInterp.gil_locked", 1)
+        expect(interp, "PyInterp.gil_locked", 1 - threaded)
+        expect(interp, "PyInterp.gil_enabled", 0)
     expect(gil, "PyGil.last_holder", tstate)
-    expect(gil, "PyGil.locked", 1)
+    expect(gil, "PyGil.locked", 1 - threaded)
     expect(tstate, "PyThread.holds_gil", 1)
     expect(tstate, "PyThread.state", 1)
     if "PyDebugOffsets" in sizes:
         check("PyDebugOffsets.cookie", memory(address, 8), b"xdebugpy")
         expect(address, "PyDebugOffsets.version", sys.hexversion)
-        expect(address, "PyDebugOffsets.free_threaded", 0)
+        expect(address, "PyDebugOffsets.free_threaded", threaded)
         for field, (kind, _) in fields.items():
             if field.startswith("PyDebugOffsets.") and kind.startswith("off:"):
                 wanted = fields.get(kind[4:])

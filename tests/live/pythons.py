@@ -45,9 +45,12 @@ def programs():
             yield path, "", config, "pyenv" if ".pyenv" in path else "system"
     for path in sorted(glob.glob(os.path.join(CACHE, "*", "usr", "bin", "python[23].*"))):
         root = path[: path.index("/usr/bin/")]
-        if re.match(r"^python\d\.\d+(-dbg)?$", os.path.basename(path)) and not os.path.islink(path) and os.path.exists(root + "/.complete"):
-            debug = path.endswith("-dbg")
+        if re.match(r"^python\d\.\d+(-dbg|d)?$", os.path.basename(path)) and not os.path.islink(path) and os.path.exists(root + "/.complete"):
+            debug = path.endswith(("-dbg", "d"))
             yield path[len(root):], root, os.path.basename(root).split("-")[-1] + ("-d" if debug else ""), os.path.basename(root) + ("-dbg" if debug else "")
+    for path in sorted(glob.glob(os.path.join(CACHE, "built-*", "bin", "python3.*t"))):
+        if os.path.exists(os.path.join(os.path.dirname(path), "..", ".complete")):
+            yield path, "", os.uname().machine + "-t", path.split(os.sep)[-3]
 
 
 def find():
