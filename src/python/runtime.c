@@ -350,7 +350,7 @@ static bool attempt_self(struct opening *o, addr_t runtime, const char *found_by
 			snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
 		else if (py_prove(&py, &o->known, py.table_older, &p) == 0 && !other_build(&py, config))
 			return accept(o, &py, config, found_by);
-		else if (p.damaged)
+		else if (p.damaged && !other_build(&py, config))
 			keep_damaged(o, &py, config, found_by);
 		if (!o->self_name[0] || p.stage > o->self.stage)
 			snprintf(o->self_name, sizeof o->self_name, "%s%s", py.layout.name, own ? " and its own offsets" : "");
