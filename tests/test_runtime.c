@@ -533,6 +533,58 @@ START_TEST(not_initialized_or_finalized)
 }
 END_TEST
 
+/* In Py_Initialize and late in Py_Finalize: what there is of an interpreter agrees with its table, and that is said. */
+enum half { HALF_THREAD, HALF_SYS, HALF_IMPORTLIB, HALF_COUNT };
+static void half_made(const struct layout *l, const char *config)
+{
+	static const char *const what[HALF_COUNT] = { "its interpreter has no thread", "its interpreter has no sys module", "" };
+	const bool tells = layout_has(l, F_PyRuntime_finalizing) || layout_has(l, F_PyInterp_finalizing);
+	char path[64];
+
+	(void)config;
+	snprintf(path, sizeof path, "/usr/lib/libpython%u.%u.so.1.0", l->version >> 24, l->version >> 16 & 255);
+	for (int i = 0; i < 2 * HALF_COUNT; i++) {
+		const bool ending = i >= HALF_COUNT;
+		struct build *b = build_new(l);
+		struct py *py = NULL;
+		struct err err = { 0 };
+		addr_t t = build_thread(b, b->interp, IDENT, 100);
+		build_settle(b);
+		if (i % HALF_COUNT == HALF_THREAD)
+			WRITE(b, b->interp, PyInterp, tstate_head, 0);
+		if (i % HALF_COUNT == HALF_SYS)
+			WRITE(b, b->interp, PyInterp, sysdict, 0);
+		WRITE_IF(b, b->interp, PyInterp, importlib, 0);
+		if (layout_has(l, F_PyInterp_modules))
+			WRITE(b, b->interp, PyInterp, modules, build_dict(b, BUILD_DICT));
+		if (ending && b->runtime)
+			WRITE_IF(b, b->runtime, PyRuntime, finalizing, t);
+		if (ending)
+			WRITE_IF(b, b->interp, PyInterp, finalizing, t);
+		struct image *img = build_image(b);
+		map_heap(b, img, path);
+		int rc = py_open(img, NULL, &(struct py_options){ .hint_runtime = build_hint(b) }, b->arena, &py, &err);
+		if (i % HALF_COUNT == HALF_IMPORTLIB) {
+			ck_assert_msg(rc == 0, "%s: %d: %s", l->name, i, err.msg);
+			ck_assert_str_eq(py->layout.name, l->name);
+			ck_assert_int_eq(py->phase, !layout_has(l, F_PyInterp_importlib) ? PHASE_RUNNING : !tells ? PHASE_EITHER :
+					 ending ? PHASE_ENDING : PHASE_STARTING);
+		} else {
+			ck_assert_msg(rc == ERR_NOPYTHON, "%s: %d: %d %s", l->name, i, rc, err.msg);
+			ck_assert_msg(strstr(err.why, what[i % HALF_COUNT]) != NULL, "%s: %s", l->name, err.why);
+			ck_assert_msg(strstr(err.why, !tells ? "is starting or ending: " : ending ? "is ending: " : "is starting: ") != NULL, "%s: %s",
+				      l->name, err.why);
+		}
+		build_free(b);
+	}
+}
+
+START_TEST(starting_and_ending)
+{
+	each_layout(half_made);
+}
+END_TEST
+
 /* A truncated core: threads and interpreters agree, and what sys' type points to is cut off. */
 static void cut_off(const struct layout *l, const char *config)
 {
@@ -866,6 +918,7 @@ int main(void)
 	tcase_add_test(tc, newer_than_any_table);
 	tcase_add_test(tc, a_failed_proof_says_why);
 	tcase_add_test(tc, frames_that_lead_nowhere);
+	tcase_add_test(tc, starting_and_ending);
 	tcase_add_test(tc, threads_that_have_not_begun);
 	tcase_add_test(tc, nothing_of_python);
 	tcase_add_test(tc, interpreters_and_threads);

@@ -96,6 +96,9 @@ static void python_facts(struct target *t, struct report *r)
 	r->python.salvaged = py->salvaged;
 	if (py->salvaged)
 		report_problem(r, P_SALVAGED, py->n_salvaged);
+	if (py->phase != PHASE_RUNNING)
+		report_problem(r, P_HALF_MADE, py->phase == PHASE_STARTING ? "is starting" : py->phase == PHASE_ENDING ? "is ending" : "is starting or ending",
+			       py->phase == PHASE_STARTING ? " yet" : py->phase == PHASE_ENDING ? " any more" : "");
 	if (py->table_older)
 		report_problem(r, P_TABLE_OLDER, py->version_text, py->layout.name);
 	if (py->self_differ)

@@ -71,6 +71,25 @@ bool py_is_lost(const struct py *py, addr_t addr)
 	return false;
 }
 
+uint8_t py_phase(const struct py *py, addr_t interp)
+{
+	addr_t at;
+	bool known = false;
+
+	/* Both are set early in Py_FinalizeEx and stay until the interpreter is gone (Python/pylifecycle.c). */
+	if (py->runtime && READ(py, py->runtime, PyRuntime, finalizing, &at) == 0) {
+		if (at)
+			return PHASE_ENDING;
+		known = true;
+	}
+	if (READ(py, interp, PyInterp, finalizing, &at) == 0) {
+		if (at)
+			return PHASE_ENDING;
+		known = true;
+	}
+	return known ? PHASE_STARTING : PHASE_EITHER;
+}
+
 /* Threads of one interpreter: each points back to it, and its neighbours to each other. Their number through *n. */
 static int prove_threads(const struct py *py, addr_t interp, unsigned *n, struct proof *ret)
 {
@@ -122,8 +141,12 @@ static int prove_interps(const struct py *py, struct proof *ret)
 			break;
 		interp = next;
 	}
-	if (!threads)
+	if (!threads) {
+		addr_t runtime;
+		if (READ(py, py->interp_head, PyInterp, runtime, &runtime) < 0 || runtime == py->runtime)
+			ret->half = "thread";
 		return refuse(ret, PROOF_INTERP, "interpreter 0x%llx has no thread", (unsigned long long)py->interp_head);
+	}
 	return 0;
 }
 
@@ -176,16 +199,40 @@ static int prove_version(struct py *py, addr_t interp, const struct known_versio
 	return 0;
 }
 
-/* The innermost frames of the first threads lead to code objects. */
-static int prove_frames(const struct py *py, struct proof *ret)
+/* Does any thread seem to run Python? */
+static bool any_frame(const struct py *py)
+{
+	struct walk interps = py_interps(py);
+	struct py_interp in;
+
+	for (unsigned i = 0; i < LOOK_INTERPS && py_next_interp(&interps, &in) == 1; i++) {
+		struct walk threads = py_threads(py, &in);
+		struct py_thread t;
+		for (unsigned k = 0; k < LOOK_THREADS && py_next_thread(&threads, &t) == 1; k++) {
+			struct walk frames = py_frames(py, t.frame);
+			struct py_frame f;
+			int rc;
+			while ((rc = py_next_frame(&frames, &f)) == 1 && f.shim)
+				;
+			if (rc)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* The innermost frames of the first threads lead to code objects.  sure: but for that, the layout is proved. */
+static int prove_frames(const struct py *py, bool sure, bool any_minor, struct proof *ret)
 {
 	struct walk interps = py_interps(py);
 	struct py_interp in;
 	unsigned good = 0, bad = 0;
 	addr_t bad_frame = 0;
 
-	if (!py->types.code) /* else any object would pass for a frame's code */
+	if (!py->types.code) { /* else any object would pass for a frame's code */
+		ret->damaged = !any_minor && !any_frame(py);
 		return refuse(ret, PROOF_FRAME, "no type code: importlib is not readable and no frame shows it");
+	}
 
 	for (unsigned i = 0; i < LOOK_INTERPS && py_next_interp(&interps, &in) == 1; i++) {
 		struct walk threads = py_threads(py, &in);
@@ -202,6 +249,7 @@ static int prove_frames(const struct py *py, struct proof *ret)
 			}
 		}
 	}
+	ret->damaged = bad && !good && sure;
 	if (bad && !good)
 		return refuse(ret, PROOF_FRAME, "frame 0x%llx has no code object", (unsigned long long)bad_frame);
 	return 0;
@@ -213,8 +261,11 @@ int py_prove(struct py *py, const struct known_version *known, bool any_minor, s
 
 	*ret = (struct proof){ 0 };
 	int rc = prove_interps(py, ret);
-	if (rc < 0)
+	if (rc < 0) {
+		if (ret->half)
+			ret->phase = py_phase(py, py->interp_head);
 		return rc;
+	}
 	/* The newest interpreter may be half made or half gone (3.12: subinterpreters); any whose dictionaries agree will do. */
 	addr_t interp = py->interp_head;
 	for (unsigned i = 0; i < LOOK_INTERPS && interp; i++) {
@@ -225,8 +276,11 @@ int py_prove(struct py *py, const struct known_version *known, bool any_minor, s
 			rc = prove_version(py, interp, known, any_minor, &sure, &here);
 		if (rc == 0)
 			break;
-		if (here.stage > ret->stage)
+		if (here.stage > ret->stage) {
+			if (here.half)
+				here.phase = py_phase(py, interp);
 			*ret = here;
+		}
 		addr_t next;
 		if (READ(py, interp, PyInterp, next, &next) < 0 || next == interp)
 			break;
@@ -234,8 +288,7 @@ int py_prove(struct py *py, const struct known_version *known, bool any_minor, s
 	}
 	if (rc < 0)
 		return rc;
-	rc = prove_frames(py, ret);
-	ret->damaged = rc < 0 && py->types.code && sure && !any_minor;
+	rc = prove_frames(py, sure && !any_minor, any_minor, ret);
 	if (rc == 0)
 		ret->stage = PROOF_DONE;
 	return rc;

@@ -10,7 +10,10 @@ struct proof {
 	int stage;
 	char why[120];
 	bool fault;       /* what should show it was not captured */
-	bool damaged;     /* types and sys.hexversion agree, no frame leads to a code object: if no other layout fits, this does */
+	bool damaged;     /* types and sys.hexversion agree, but no frame leads to a code object, or there is none and no importlib: if no
+			     other layout fits, this does */
+	const char *half; /* all that speaks against it: its interpreter has no such thing; NULL */
+	uint8_t phase;    /* where half is set */
 	uint32_t version; /* what sys.hexversion said, when that is what does not fit */
 };
 
@@ -27,6 +30,9 @@ struct known_version {
  * 0, or ERR_CORRUPT with ret saying what did not fit.
  */
 int py_prove(struct py *py, const struct known_version *known, bool any_minor, struct proof *ret) MUST_CHECK;
+
+/* Where an interpreter is in its life that has not all that a running one has. */
+uint8_t /* enum py_phase */ py_phase(const struct py *py, addr_t interp);
 
 /* Types by identity (types.c): those that builtins names and those that importlib's functions show. */
 int types_find(struct py *py, addr_t interp, struct proof *ret) MUST_CHECK;

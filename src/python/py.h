@@ -14,6 +14,9 @@ struct py_types {
 	addr_t instance;          /* of classes that derive from nothing; 2.7 */
 };
 
+/* Where in its life Python is, when importlib is not there and no frame either. */
+enum py_phase { PHASE_RUNNING, PHASE_STARTING, PHASE_ENDING, PHASE_EITHER /* of the two; up to 3.6 nothing tells */ };
+
 /* One runtime that is alive in the process.  Borrows img and mods. */
 struct py {
 	struct image *img;
@@ -31,6 +34,7 @@ struct py {
 	unsigned self_taken, self_differ; /* fields from _Py_DebugOffsets, and those that disagree with the table */
 	bool table_older;         /* the newest table is older than this version; its own debug offsets are used */
 	struct py_types types;
+	uint8_t phase;            /* enum py_phase */
 	bool salvaged;            /* of a truncated core: thread states found one by one, the lists they were in are cut off */
 	const struct py_salvaged *salvaged_threads; /* by interpreter, newest first */
 	size_t n_salvaged;

@@ -205,9 +205,15 @@ static bool accept(struct opening *o, const struct py *py, const char *config, c
 		o->found->tstate_current = symbol;
 	o->found->found_by = found_by;
 	o->found->free_threaded = config_has(config, 't');
+<<<<<<< ours
 	bool known;
 	bool debug = is_debug_build(py, &known);
 	o->found->debug_build = known ? debug : config_has(config, 'd');
+=======
+	o->found->debug_build = config_has(config, 'd');
+	if (!py->types.code && HAS(py, PyInterp, importlib))
+		o->found->phase = py_phase(py, py->interp_head);
+>>>>>>> theirs
 	return true;
 }
 
@@ -739,6 +745,17 @@ static int salvage(struct opening *o, const struct py_options *opt, char *why, s
 	return rc;
 }
 
+/* The nearest candidate of the version that this is, when all that speaks against it is that it is not all there; NULL. */
+static const struct proof *half_made(const struct opening *o)
+{
+	const struct proof *best = &o->self;
+
+	for (size_t i = 0; i < o->n_tries; i++)
+		if (o->tries[i].version >> 16 == o->known.version >> 16 && o->tries[i].best.stage > best->stage)
+			best = &o->tries[i].best;
+	return best->half ? best : NULL;
+}
+
 static int give_up(struct opening *o, char *version_seen, struct err *err)
 {
 	const struct thread *threads;
@@ -758,13 +775,20 @@ static int give_up(struct opening *o, char *version_seen, struct err *err)
 	}
 	if (no_interpreter(o)) {
 		err_set(err, ERR_NOPYTHON, "found no Python interpreter");
-		return err_why(err, "Python %s is mapped, but has no interpreter: the crash came before Py_Initialize or after Py_Finalize, "
+		return err_why(err, "Python %s is mapped, but has no interpreter: this was before Py_Initialize or after Py_Finalize, "
 			       "or Python's data was left out", o->known.text);
 	}
 	const struct proof *cut = not_captured(o);
 	if (cut) {
 		err_set(err, ERR_NOPYTHON, "found no Python interpreter that can be read");
 		return err_why(err, "Python %s is there, but %s", o->known.text, cut->why);
+	}
+	const struct proof *half = half_made(o);
+	if (half) {
+		static const char *const is[] = { [PHASE_STARTING] = "is starting", [PHASE_ENDING] = "is ending", [PHASE_EITHER] = "is starting or ending" };
+		static const char *const when[] = { [PHASE_STARTING] = " yet", [PHASE_ENDING] = " any more", [PHASE_EITHER] = "" };
+		err_set(err, ERR_NOPYTHON, "found no Python interpreter that can be read");
+		return err_why(err, "Python %s %s: its interpreter has no %s%s", o->known.text, is[half->phase], half->half, when[half->phase]);
 	}
 	/* The nearest misses first: they tell most, and the list may be cut. */
 	CLEANUP(cleanup_sb) struct sb tried = { 0 };

@@ -118,12 +118,14 @@ int types_find(struct py *py, addr_t interp, struct proof *ret)
 	addr_t sysdict, builtins, found;
 
 	*types = (struct py_types){ 0 };
-	if (READ(py, interp, PyInterp, sysdict, &sysdict) < 0 || !sysdict) {
+	int rc = READ(py, interp, PyInterp, sysdict, &sysdict);
+	if (rc < 0 || !sysdict) {
+		ret->half = rc < 0 ? NULL : "sys module";
 		snprintf(ret->why, sizeof ret->why, "interpreter 0x%llx has no sys", (unsigned long long)interp);
 		return ERR_CORRUPT;
 	}
 	addr_t dict, type, meta;
-	int rc = type_of(py, sysdict, &dict);
+	rc = type_of(py, sysdict, &dict);
 	if (rc == 0)
 		rc = type_of(py, dict, &type);
 	if (rc == 0)
