@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -58,6 +59,16 @@ static void catch_signals(void)
 		/* What nohup and shells switched off stays off. */
 		if (sigaction(all[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
 			sigaction(all[i], &sa, NULL);
+	}
+}
+
+/* A descriptor for each ELF file of the process, and the usual 1,024 may be too few. */
+static void allow_files(void)
+{
+	struct rlimit lim;
+	if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
+		lim.rlim_cur = lim.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &lim);
 	}
 }
 
@@ -236,6 +247,13 @@ static void say_done(const struct job *j, const struct capture *c)
 			regions == 1 ? "" : "s", cli_size(lost, bytes));
 		cli_warn(&j->cli, &warning);
 	}
+	size_t unopened = capture_unopened(c);
+	if (unopened) {
+		struct err warning = { 0 };
+		err_set(&warning, ERR_LIMIT, "too many files are open: the snapshot is without the code of %zu of the process's", unopened);
+		err_hint(&warning, "ulimit -n 1024, and the same again");
+		cli_warn(&j->cli, &warning);
+	}
 	cli_say(&j->cli, "%s: %s from %s of memory, process %d was stopped for %s", j->out.name, cli_size(capture_written(c), out),
 		cli_size(capture_bytes(c), in), (int)j->pid, time);
 }
@@ -306,6 +324,7 @@ int main(int argc, char **argv)
 		return status;
 	}
 	catch_signals();
+	allow_files();
 	struct err err = { 0 };
 	int code = snapshot(&j, &err);
 	int signo = j.committed ? 0 : interrupted;

@@ -50,7 +50,9 @@ static int fail(int code, pid_t pid, const char *what, struct err *err)
 		err_hint(err, "pgrep -af python");
 		return code;
 	}
-	return err_set(err, code, "cannot read %s of process %d: %s", what, (int)pid, strerror(errno));
+	int e = errno;
+	err_set(err, code, "cannot read %s of process %d: %s", what, (int)pid, code == ERR_IO || code == ERR_PERM ? strerror(e) : err_word(code));
+	return err_hint(err, code == ERR_IO && e == EMFILE ? "ulimit -n 1024" : code == ERR_PERM ? "sudo" : "the same again");
 }
 
 /* Reading device memory may do things; the kernel's own pages cannot be read this way. */
@@ -113,17 +115,18 @@ static void add_facts(struct image *img, pid_t pid, int dir)
 
 static int add_threads(struct image *img, pid_t pid)
 {
-	char path[64];
-	snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-	CLEANUP(cleanup_fd) int task = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CLEANUP(cleanup_fd) int task = proc_open_tasks(pid);
 	if (task < 0)
-		return ERR_GONE;
+		return task;
 	struct tids tids = { 0 };
 	int err = proc_tids(task, &tids);
 	for (size_t i = 0; !err && i < tids.n; i++) {
 		CLEANUP(cleanup_fd) int dir = proc_open(pid, tids.p[i]);
 		struct proc_stat st;
-		if (dir < 0 || proc_stat(dir, &st) || st.state == 'Z' || st.state == 'X')
+		int code = dir < 0 ? dir : proc_stat(dir, &st);
+		if (code && code != ERR_GONE)
+			err = code;
+		if (code || st.state == 'Z' || st.state == 'X')
 			continue; /* ended meanwhile */
 		struct thread *t = image_add_thread(img);
 		t->tid = tids.p[i];
@@ -147,8 +150,10 @@ int image_attach(pid_t pid, struct image **ret, struct err *err)
 	struct abi abi;
 	code = proc_abi(dir, &abi);
 	struct proc_stat st;
-	if (code == ERR_GONE && proc_stat(dir, &st) == 0 && (st.flags & PROC_KERNEL))
-		return err_set(err, ERR_UNSUPPORTED, "process %d belongs to the kernel and has no memory of its own", (int)pid);
+	if (code == ERR_GONE && proc_stat(dir, &st) == 0 && (st.flags & PROC_KERNEL)) {
+		err_set(err, ERR_UNSUPPORTED, "process %d belongs to the kernel and has no memory of its own", (int)pid);
+		return err_hint(err, "pgrep -af python");
+	}
 	if (code)
 		return fail(code, pid, "the program", err);
 	struct proc_maps maps = { 0 };
@@ -161,7 +166,7 @@ int image_attach(pid_t pid, struct image **ret, struct err *err)
 	struct arena *a = image_arena(img);
 	struct live *live = xcalloc(1, sizeof *live);
 	live->tid = tid;
-	live->mem_fd = openat(dir, "mem", O_RDONLY | O_CLOEXEC);
+	live->mem_fd = proc_open_file(dir, "mem");
 	image_own(img, live, live_close);
 	for (size_t i = 0; !code && i < maps.n; i++) {
 		const struct proc_map *m = &maps.p[i];

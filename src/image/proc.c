@@ -31,11 +31,25 @@ int proc_open(pid_t pid, pid_t tid)
 	return fd >= 0 ? fd : error_of(errno);
 }
 
+int proc_open_tasks(pid_t pid)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd >= 0 ? fd : error_of(errno);
+}
+
+int proc_open_file(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 ? fd : error_of(errno);
+}
+
 int proc_read(int dir, const char *name, size_t max, struct sb *b)
 {
-	CLEANUP(cleanup_fd) int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+	CLEANUP(cleanup_fd) int fd = proc_open_file(dir, name);
 	if (fd < 0)
-		return error_of(errno);
+		return fd;
 	size_t start = b->len;
 	char buf[4096];
 	for (;;) {
@@ -285,24 +299,29 @@ int proc_tids(int task_fd, struct tids *ret)
 
 int proc_live_tid(pid_t pid, pid_t *ret)
 {
-	char path[64];
-	snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-	CLEANUP(cleanup_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CLEANUP(cleanup_fd) int fd = proc_open_tasks(pid);
 	if (fd < 0)
-		return error_of(errno);
+		return fd;
 	struct tids tids = { 0 };
-	int err = proc_tids(fd, &tids);
+	int err = proc_tids(fd, &tids), unknown = 0;
 	for (size_t i = 0; !err && i < tids.n; i++) {
 		CLEANUP(cleanup_fd) int dir = proc_open(pid, tids.p[i]);
 		struct proc_stat st;
-		if (dir >= 0 && proc_stat(dir, &st) == 0 && st.state != 'Z' && st.state != 'X') {
+		int code = dir < 0 ? dir : proc_stat(dir, &st);
+		if (!code && st.state != 'Z' && st.state != 'X') {
 			*ret = tids.p[i];
 			vec_free(&tids);
 			return 0;
 		}
+		if (code && code != ERR_GONE) { /* too many files are open, say: it may live */
+			unknown = code;
+			break;
+		}
 	}
+	int saved = errno;
 	vec_free(&tids);
-	return err ? err : ERR_GONE;
+	errno = saved;
+	return err ? err : unknown ? unknown : ERR_GONE;
 }
 
 size_t proc_peek(pid_t tid, int mem_fd, addr_t addr, void *buf, size_t len)

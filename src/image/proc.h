@@ -26,6 +26,8 @@ struct proc_maps {
 /* The folder of one thread, /proc/PID/task/TID: it shows the whole process, and does so when the first thread has ended.
  * Returns a descriptor (O_PATH), or ERR_GONE, ERR_IO. */
 int proc_open(pid_t pid, pid_t tid) MUST_CHECK;
+int proc_open_tasks(pid_t pid) MUST_CHECK; /* /proc/PID/task for proc_tids; ERR_GONE, ERR_IO */
+int proc_open_file(int dir, const char *name) MUST_CHECK; /* "mem", "pagemap" of a proc folder, for reading; ERR_GONE, ERR_PERM, ERR_IO */
 /* Read `name` of a proc folder, appended to *b; ERR_GONE, ERR_PERM, ERR_IO, ERR_LIMIT (larger than max). */
 int proc_read(int dir, const char *name, size_t max, struct sb *b) MUST_CHECK;
 int proc_readlink(int dir, const char *name, struct sb *b) MUST_CHECK;
@@ -54,7 +56,7 @@ int proc_abi(int dir, struct abi *ret) MUST_CHECK;
 struct tids VEC(pid_t);
 int proc_tids(int task_fd, struct tids *ret) MUST_CHECK;
 
-/* A thread of the process that has not ended: pid itself, unless only other threads are left; ERR_GONE, ERR_PERM. */
+/* A thread of the process that has not ended: pid itself, unless only other threads are left; ERR_GONE (known to be so), ERR_PERM, ERR_IO. */
 int proc_live_tid(pid_t pid, pid_t *ret) MUST_CHECK;
 
 /* Memory of a process, by a thread that lives: process_vm_readv, and /proc/PID/mem where that is refused (seccomp in

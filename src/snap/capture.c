@@ -374,14 +374,17 @@ static int stop_and_copy(struct capture *c, const struct flags *flags, struct ra
 	}
 	c->tid = frozen_tid(c->frozen);
 	CLEANUP(cleanup_fd) int dir = proc_open(c->pid, c->tid);
-	CLEANUP(cleanup_fd) int pagemap = dir < 0 ? -1 : openat(dir, "pagemap", O_RDONLY | O_CLOEXEC);
-	CLEANUP(cleanup_fd) int mem = dir < 0 ? -1 : openat(dir, "mem", O_RDONLY | O_CLOEXEC);
+	CLEANUP(cleanup_fd) int pagemap = dir < 0 ? dir : proc_open_file(dir, "pagemap");
+	CLEANUP(cleanup_fd) int mem = pagemap < 0 ? pagemap : proc_open_file(dir, "mem");
 	CLEANUP(cleanup_sb) struct sb exe = { 0 };
 	uint64_t total = 0;
-	code = dir < 0 || proc_readlink(dir, "exe", &exe) ? ERR_GONE : proc_maps_read(dir, &c->maps);
+	code = mem < 0 ? mem : proc_readlink(dir, "exe", &exe);
+	if (!code)
+		code = proc_maps_read(dir, &c->maps);
 	bool replaced = !code && (exe.len != c->exe.len || memcmp(exe.s, c->exe.s, exe.len) != 0); /* by execve */
 	if (!code)
 		code = plan(c, pagemap, flags, scratch, &total, err);
+	int e = errno;
 	bool grew = !code && total > c->data_size;
 	if (!code && !grew && !replaced) {
 		struct copier cp = { .c = c, .tid = c->tid, .mem = mem, .err = err };
@@ -406,7 +409,8 @@ static int stop_and_copy(struct capture *c, const struct flags *flags, struct ra
 	}
 	if (code == ERR_LIMIT)
 		return code;
-	return code ? err_set(err, code, "cannot read the mappings of process %d: %s", (int)c->pid, err_word(code)) : 0;
+	errno = e;
+	return code ? refusal_read(c->pid, code, "the memory", err) : 0;
 }
 
 /* -- before the stop -- */
@@ -421,9 +425,15 @@ static int64_t clock_ns(clockid_t clock)
 static int describe(struct capture *c, int dir, struct err *err)
 {
 	CLEANUP(cleanup_sb) struct sb status = { 0 };
-	if (proc_stat(dir, &c->stat) || proc_read(dir, "status", 65536, &status) || proc_readlink(dir, "exe", &c->exe) ||
-	    proc_abi(dir, &c->abi))
-		return refusal_gone(c->pid, err);
+	int code = proc_stat(dir, &c->stat);
+	if (!code)
+		code = proc_read(dir, "status", 65536, &status);
+	if (!code)
+		code = proc_readlink(dir, "exe", &c->exe);
+	if (!code)
+		code = proc_abi(dir, &c->abi);
+	if (code)
+		return refusal_read(c->pid, code, "the state", err);
 	if (proc_status_uint(sb_view(&status), "Uid", 10, &c->uid))
 		c->uid = 0;
 	if (proc_status_uint(sb_view(&status), "Gid", 10, &c->gid))
@@ -476,7 +486,7 @@ int capture(pid_t pid, const struct capture_options *opt, struct capture **ret, 
 	if (!code)
 		code = flags_read(dir, &flags);
 	if (code) {
-		code = code == ERR_GONE ? refusal_gone(pid, err) : err_set(err, code, "cannot read /proc/%d: %s", (int)pid, strerror(errno));
+		code = refusal_read(pid, code, "the mappings", err);
 		goto out;
 	}
 	code = describe(c, dir, err);
@@ -484,8 +494,8 @@ int capture(pid_t pid, const struct capture_options *opt, struct capture **ret, 
 		goto out;
 	if (opt->bundle != BUNDLE_NONE)
 		files_open(c->tid, &c->maps, &c->files);
-	pagemap = openat(dir, "pagemap", O_RDONLY | O_CLOEXEC);
-	code = pagemap < 0 ? err_set(err, ERR_IO, "cannot read /proc/%d/pagemap: %s", (int)pid, strerror(errno))
+	pagemap = proc_open_file(dir, "pagemap");
+	code = pagemap < 0 ? refusal_read(pid, pagemap, "the page map", err)
 			   : plan(c, pagemap, &flags, &scratch, &total, err);
 	if (code == ERR_GONE)
 		code = refusal_ended(pid, err);
@@ -518,6 +528,14 @@ int64_t capture_stopped_ns(const struct capture *c)
 uint64_t capture_bytes(const struct capture *c)
 {
 	return c->image_bytes ? c->image_bytes : c->data_used;
+}
+
+size_t capture_unopened(const struct capture *c)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < c->files.n; i++)
+		n += c->files.p[i].too_many;
+	return n;
 }
 
 size_t capture_lost(const struct capture *c, uint64_t *bytes)

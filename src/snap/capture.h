@@ -21,6 +21,7 @@ int capture_write(struct capture *c, int fd, struct err *err) MUST_CHECK;
 int64_t capture_stopped_ns(const struct capture *c);
 uint64_t capture_bytes(const struct capture *c);         /* memory in the file, before compression */
 uint64_t capture_written(const struct capture *c);
+size_t capture_unopened(const struct capture *c);        /* files left out because too many are open */
 size_t capture_lost(const struct capture *c, uint64_t *bytes); /* regions that could not be read */
 void capture_free(struct capture *c);                    /* takes NULL */
 

@@ -7,10 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+
+enum { SPARE = 12 };
 
 static bool same(const struct file *f, const struct proc_map *m)
 {
@@ -117,17 +118,18 @@ static void read_build_id(struct file *f)
 
 void files_open(pid_t tid, const struct proc_maps *maps, struct files *files)
 {
-	struct rlimit lim;
-	if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
-		lim.rlim_cur = lim.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &lim);
-	}
+	/* The stop itself needs some: a file less in the snapshot is better than none. */
+	int spare[SPARE];
+	for (size_t i = 0; i < SPARE; i++)
+		spare[i] = open("/", O_PATH | O_CLOEXEC);
 	for (size_t i = 0; i < maps->n; i++) {
 		const struct proc_map *m = &maps->p[i];
 		if (m->shared || !m->inode || !m->path.len || m->path.p[0] != '/' || find(files, m))
 			continue;
 		struct file *f = vec_push(files);
-		*f = (struct file){ m->dev_major, m->dev_minor, m->inode, open_mapped(tid, m), 0, 0, { 0 }, 0 };
+		errno = 0;
+		*f = (struct file){ m->dev_major, m->dev_minor, m->inode, open_mapped(tid, m), false, 0, 0, { 0 }, 0 };
+		f->too_many = f->fd < 0 && (errno == EMFILE || errno == ENFILE);
 		char magic[SELFMAG];
 		struct stat st;
 		if (f->fd >= 0 && (fstat(f->fd, &st) < 0 || st.st_size < 0 || pread(f->fd, magic, SELFMAG, 0) != SELFMAG ||
@@ -141,6 +143,9 @@ void files_open(pid_t tid, const struct proc_maps *maps, struct files *files)
 		f->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
 		read_build_id(f);
 	}
+	for (size_t i = 0; i < SPARE; i++)
+		if (spare[i] >= 0)
+			close(spare[i]);
 }
 
 void files_close(struct files *files)

@@ -8,6 +8,7 @@ struct file {
 	uint32_t dev_major, dev_minor;
 	uint64_t inode;
 	int fd;                 /* -1: not an ELF file, or cannot be opened */
+	bool too_many;          /* ... because so many files are open */
 	uint64_t size;
 	int64_t mtime_ns;
 	uint8_t build_id[64];

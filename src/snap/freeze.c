@@ -136,16 +136,17 @@ static bool ended(struct frozen *f, pid_t tid)
 {
 	CLEANUP(cleanup_fd) int dir = proc_open(f->pid, tid);
 	struct proc_stat st;
-	return dir < 0 || proc_stat(dir, &st) != 0 || st.state == 'Z' || st.state == 'X';
+	int code = dir < 0 ? dir : proc_stat(dir, &st);
+	return code == ERR_GONE || (!code && (st.state == 'Z' || st.state == 'X'));
 }
-
 
 /* Seize threads that are not yet; returns how many, or ERR_*. */
 static int seize_new(struct frozen *f)
 {
 	int n = 0;
-	if (proc_tids(f->task_fd, &f->tids))
-		return refusal_ended(f->pid, &f->err);
+	int code = proc_tids(f->task_fd, &f->tids);
+	if (code)
+		return code == ERR_GONE ? refusal_ended(f->pid, &f->err) : refusal_read(f->pid, code, "the threads", &f->err);
 	for (size_t i = 0; i < f->tids.n; i++) {
 		pid_t tid = f->tids.p[i];
 		struct slot *s = slot_find(f, tid);
@@ -169,7 +170,8 @@ static int seize_new(struct frozen *f)
 		}
 		if (e == EPERM || e == EACCES)
 			return refusal_perm(f->pid, tid, &f->err);
-		return err_set(&f->err, ERR_IO, "cannot stop process %d: %s", (int)f->pid, strerror(e));
+		err_set(&f->err, ERR_IO, "cannot stop process %d: %s", (int)f->pid, strerror(e));
+		return err_hint(&f->err, "the same again");
 	}
 	return n;
 }
@@ -353,7 +355,10 @@ static int stop_all(struct frozen *f)
 	}
 	/* The folder shows the process that was asked for, whatever has its number now. */
 	struct proc_stat st;
-	if (proc_stat(f->leader_dir, &st) || st.start != f->start)
+	int code = proc_stat(f->leader_dir, &st);
+	if (code && code != ERR_GONE)
+		return refusal_read(f->pid, code, "the state", &f->err);
+	if (code || st.start != f->start)
 		return refusal_ended(f->pid, &f->err);
 	for (size_t i = 0; i < f->slots.n; i++) {
 		struct slot *s = &f->slots.p[i];
@@ -418,14 +423,13 @@ int freeze_check(pid_t pid, struct err *err)
 {
 	pid_t tid;
 	int code = pid > 0 ? proc_live_tid(pid, &tid) : ERR_GONE;
-	if (code == ERR_GONE)
-		return refusal_gone(pid, err);
 	if (code)
-		return err_set(err, code, "cannot read /proc/%d: %s", (int)pid, strerror(errno));
+		return refusal_read(pid, code, "the threads", err);
 	CLEANUP(cleanup_fd) int dir = proc_open(pid, tid);
 	CLEANUP(cleanup_sb) struct sb status = { 0 };
-	if (dir < 0 || proc_read(dir, "status", 65536, &status))
-		return refusal_gone(pid, err);
+	code = dir < 0 ? dir : proc_read(dir, "status", 65536, &status);
+	if (code)
+		return refusal_read(pid, code, "the status", err);
 	uint64_t v;
 	if (proc_status_uint(sb_view(&status), "Tgid", 10, &v) == 0 && (pid_t)v != pid) {
 		err_set(err, ERR_GONE, "%d is a thread of process %d", (int)pid, (int)v);
@@ -454,10 +458,8 @@ int freeze_check(pid_t pid, struct err *err)
 		err_hint(err, "pgrep -af python");
 		return ERR_NOPYTHON;
 	}
-	if (code == ERR_GONE)
-		return refusal_gone(pid, err);
 	if (code)
-		return err_set(err, code, "cannot read the program of process %d", (int)pid);
+		return refusal_read(pid, code, "the program", err);
 	return registers_check(&abi, pid, err);
 }
 
@@ -484,23 +486,28 @@ static void frozen_destroy(struct frozen *f)
 /* What the stop will need is read and allocated here; threads that come later cost a little of the stop. */
 static int prepare(struct frozen *f, struct err *err)
 {
-	char path[64];
-	snprintf(path, sizeof path, "/proc/%d/task", (int)f->pid);
-	f->task_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	f->leader_dir = proc_open(f->pid, f->pid);
-	f->release_fd = eventfd(0, EFD_CLOEXEC);
 	struct proc_stat st;
 	pid_t tid;
-	if (f->task_fd < 0 || f->leader_dir < 0 || proc_stat(f->leader_dir, &st) || proc_live_tid(f->pid, &tid))
-		return refusal_gone(f->pid, err);
+	int code = f->task_fd = proc_open_tasks(f->pid);
+	if (code >= 0)
+		code = f->leader_dir = proc_open(f->pid, f->pid);
+	if (code >= 0)
+		code = proc_stat(f->leader_dir, &st);
+	if (!code)
+		code = proc_live_tid(f->pid, &tid);
+	if (code)
+		return refusal_read(f->pid, code, "the threads", err);
+	f->release_fd = eventfd(0, EFD_CLOEXEC);
 	if (f->release_fd < 0)
-		return err_set(err, ERR_IO, "eventfd: %s", strerror(errno));
+		return refusal_read(f->pid, ERR_IO, "the end", err);
 	f->start = st.start;
 	CLEANUP(cleanup_fd) int dir = proc_open(f->pid, tid);
-	if (dir < 0 || proc_abi(dir, &f->abi))
-		return refusal_gone(f->pid, err);
-	if (proc_tids(f->task_fd, &f->tids))
-		return refusal_gone(f->pid, err);
+	code = dir < 0 ? dir : proc_abi(dir, &f->abi);
+	if (code)
+		return refusal_read(f->pid, code, "the program", err);
+	code = proc_tids(f->task_fd, &f->tids);
+	if (code)
+		return refusal_read(f->pid, code, "the threads", err);
 	for (size_t i = 0; i < f->tids.n; i++)
 		slot_describe(f, slot_add(f, f->tids.p[i]));
 	f->waiting_room = f->slots.n + f->slots.n / 2 + 64;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +22,34 @@ int refusal_gone(pid_t pid, struct err *err)
 		err_hint(err, "for crashes, let the kernel write a core (ulimit -c unlimited)");
 		return ERR_GONE;
 	}
+	if (pid > 0 && dir == ERR_GONE && (kill(pid, 0) == 0 || errno == EPERM)) {
+		if (access("/proc/self", F_OK) < 0) {
+			err_set(err, ERR_UNSUPPORTED, "cannot read process %d: /proc is not mounted", (int)pid);
+			err_hint(err, "mount -t proc proc /proc");
+			return ERR_UNSUPPORTED;
+		}
+		err_set(err, ERR_PERM, "process %d belongs to another user, and /proc does not show it (hidepid)", (int)pid);
+		err_hint(err, "sudo pysnap %d", (int)pid);
+		return ERR_PERM;
+	}
 	err_set(err, ERR_GONE, "no process %d", (int)pid);
 	err_hint(err, "pgrep -af python");
 	return ERR_GONE;
+}
+
+int refusal_read(pid_t pid, int code, const char *what, struct err *err)
+{
+	int e = errno;
+	if (code == ERR_GONE)
+		return refusal_gone(pid, err);
+	err_set(err, code, "cannot read %s of process %d: %s", what, (int)pid, code == ERR_IO || code == ERR_PERM ? strerror(e) : err_word(code));
+	if (code == ERR_IO && e == EMFILE)
+		err_hint(err, "ulimit -n 1024");
+	else if (code == ERR_PERM)
+		err_hint(err, "sudo pysnap %d", (int)pid);
+	else
+		err_hint(err, "the same again");
+	return code;
 }
 
 int refusal_ended(pid_t pid, struct err *err)
@@ -52,17 +78,17 @@ int refusal_traced(pid_t pid, pid_t tracer, struct err *err)
 	return ERR_TRACED;
 }
 
-static bool status_of(pid_t pid, pid_t tid, struct sb *b)
+static int status_of(pid_t pid, pid_t tid, struct sb *b)
 {
 	CLEANUP(cleanup_fd) int dir = proc_open(pid, tid);
-	return dir >= 0 && proc_read(dir, "status", 65536, b) == 0;
+	return dir < 0 ? dir : proc_read(dir, "status", 65536, b);
 }
 
 pid_t refusal_tracer(pid_t pid, pid_t tid)
 {
 	CLEANUP(cleanup_sb) struct sb b = { 0 };
 	uint64_t tracer;
-	if (!status_of(pid, tid, &b) || proc_status_uint(sb_view(&b), "TracerPid", 10, &tracer))
+	if (status_of(pid, tid, &b) || proc_status_uint(sb_view(&b), "TracerPid", 10, &tracer))
 		return 0;
 	return (pid_t)tracer;
 }
@@ -71,7 +97,7 @@ static bool may_ptrace(void)
 {
 	CLEANUP(cleanup_sb) struct sb b = { 0 };
 	uint64_t caps;
-	return status_of(getpid(), getpid(), &b) && proc_status_uint(sb_view(&b), "CapEff", 16, &caps) == 0 &&
+	return status_of(getpid(), getpid(), &b) == 0 && proc_status_uint(sb_view(&b), "CapEff", 16, &caps) == 0 &&
 	       (caps >> CAP_SYS_PTRACE_BIT & 1);
 }
 
@@ -105,8 +131,9 @@ int refusal_perm(pid_t pid, pid_t tid, struct err *err)
 	if (tracer)
 		return refusal_traced(pid, tracer, err);
 	CLEANUP(cleanup_sb) struct sb b = { 0 };
-	if (!status_of(pid, tid, &b))
-		return refusal_gone(pid, err);
+	int code = status_of(pid, tid, &b);
+	if (code)
+		return refusal_read(pid, code, "the status", err);
 	struct str status = sb_view(&b);
 	uint64_t uid = 0, kthread = 0;
 	bool cap = may_ptrace();

@@ -149,6 +149,18 @@ def not_allowed(folder):
                           "  try: docker run --cap-add SYS_PTRACE ..., or run pysnap on the host\n" % p.pid), "without CAP_SYS_PTRACE")
         else:
             tap.skip("without CAP_SYS_PTRACE", "not root, or no setpriv")
+        public = tempfile.mkdtemp(prefix="pysnap-faults-")
+        os.chmod(public, 0o755)
+        tool = shutil.copy(PYSNAP, public)
+        hide = ["unshare", "-m", "sh", "-c", "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"", "sh"]
+        if os.geteuid() == 0 and shutil.which("setpriv") and run(hide + ["true"]).returncode == 0:
+            done = run(hide + [tool, str(p.pid), "-o", out])
+            tap.equal((done.returncode, done.stderr.decode()),
+                      (4, "pysnap: process %d belongs to another user, and /proc does not show it (hidepid)\n  try: sudo pysnap %d\n" % (p.pid, p.pid)),
+                      "a process that /proc does not show")
+        else:
+            tap.skip("a process that /proc does not show", "mount is not permitted here")
+        shutil.rmtree(public)
         if shutil.which("strace"):
             tracer = subprocess.Popen(["strace", "-f", "-p", str(p.pid), "-o", "/dev/null"], stderr=subprocess.DEVNULL)
             for _ in range(500):
@@ -207,6 +219,24 @@ def parts(pid, folder, out):
     for force in [], ["-f"]:
         says("a .part that is a link" + " -f" * len(force), [pid, "-o", out] + force, 1, "pysnap: %s exists and is no partial snapshot\n  try: another -o" % part)
     os.unlink(part)
+
+
+def few_files(pid, folder, out):
+    """Whatever may not be opened any more, a process that lives is not called gone."""
+    bad, done, warned = [], 0, 0
+    for limit in range(4, 40, 2):
+        snap = run([PYSNAP, str(pid), "-o", out], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+        said = snap.stderr.decode()
+        if snap.returncode == 0:
+            done += 1
+            warned += "warning: too many files are open: " in said
+            os.unlink(out)
+        elif snap.returncode != 1 or not re.match("pysnap: cannot (read .* of process %d|write .*): Too many open files\n  try: ulimit -n 1024\n$" % pid, said):
+            bad.append("%d: exit %d: %s" % (limit, snap.returncode, said))
+        if os.listdir(folder):
+            bad.append("left: %s" % os.listdir(folder))
+            break
+    tap.ok(not bad and done > warned > 0, "few files may be open: it says so, or does it", "%d done, %d of them warned\n%s" % (done, warned, "\n".join(bad)))
 
 
 def rivals(folder):
@@ -370,6 +400,7 @@ def output(folder):
         says("a limit of file size", [p.pid, "-o", out], 1, "pysnap: %s may not become larger than 64 KiB; the process was resumed, the partial file removed\n"
              "  try: ulimit -f unlimited, or --bundle=none for a smaller file" % out,
              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)))
+        few_files(p.pid, folder, out)
         closed(p.pid, out)
         pipes(p.pid, folder)
         with open(PYSNAP, "rb") as f:
