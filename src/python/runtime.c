@@ -205,15 +205,11 @@ static bool accept(struct opening *o, const struct py *py, const char *config, c
 		o->found->tstate_current = symbol;
 	o->found->found_by = found_by;
 	o->found->free_threaded = config_has(config, 't');
-<<<<<<< ours
 	bool known;
 	bool debug = is_debug_build(py, &known);
 	o->found->debug_build = known ? debug : config_has(config, 'd');
-=======
-	o->found->debug_build = config_has(config, 'd');
 	if (!py->types.code && HAS(py, PyInterp, importlib))
 		o->found->phase = py_phase(py, py->interp_head);
->>>>>>> theirs
 	return true;
 }
 
