@@ -223,6 +223,10 @@ static void whole(const struct layout *l, const char *config)
 		/* And under both of which the same comes out. */
 		two[1] = try;
 		ck_assert_int_eq(py_salvage(&base, two, 2, &known, s.b->arena, &py, &which, why, sizeof why), 0);
+		ck_assert_uint_eq(which, 0);
+		two[0].config = "some-machine-d"; /* builds that cannot be told apart: the ordinary one is named */
+		ck_assert_int_eq(py_salvage(&base, two, 2, &known, s.b->arena, &py, &which, why, sizeof why), 0);
+		ck_assert_uint_eq(which, 1);
 	}
 	build_free(s.b);
 }

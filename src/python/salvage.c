@@ -510,6 +510,13 @@ int py_salvage(const struct py *base, const struct salvage_try *tries, size_t n,
 			snprintf(why, room, "thread states of %s and of %s could both be there", best.py.layout.name, t.py.layout.name);
 			rc = ERR_CORRUPT;
 		}
+		/* Of builds that cannot be told apart here, the ordinary one. */
+		if (rc == 0 && strlen(tries[i].config) < strlen(tries[*which].config)) {
+			struct attempt other = best;
+			best = t;
+			t = other;
+			*which = i;
+		}
 		vec_free(&t.list);
 		if (rc < 0)
 			break;
