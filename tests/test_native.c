@@ -78,10 +78,10 @@ static const struct {
 	uint8_t call_before; /* a call instruction ends at CODE + 0x200 */
 	const char *out;
 } stacks[] = {
-	{ "frame pointers, up to one that is 0", CODE + 0x10, 0x100, 0x110, { 1, 2, STACK + 0x130, CODE + 0x20, 3, 4, 0, 0 }, 0, "400010! 400020g;1" },
-	{ "a chain of three", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, CODE + 0x20, STACK + 0x120, CODE + 0x30, 0, 0 }, 0, "400010! 400020g 400030g;1" },
+	{ "frame pointers, up to one that is 0", CODE + 0x10, 0x100, 0x110, { 1, 2, STACK + 0x130, CODE + 0x20, 3, 4, 0, 0 }, 0, "400010! 400020g;4" },
+	{ "a chain of three", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, CODE + 0x20, STACK + 0x120, CODE + 0x30, 0, 0 }, 0, "400010! 400020g 400030g;4" },
 	{ "a chain that loops", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, CODE + 0x20, STACK + 0x100, CODE + 0x30 }, 0, "400010! 400020g 400030g;4" },
-	{ "a caller where no code is", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, 0x1234 }, 0, "400010!;2" },
+	{ "a caller where no code is", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, 0x1234 }, 0, "400010!;4" },
 	{ "no frame pointer at all", CODE + 0x10, 0x100, 0xfffff, { 0 }, 0, "400010!;4" },
 	{ "a jump into nowhere, its return address on top", 0, 0x100, 0xfffff, { CODE + 0x200 }, 1, "0! 400200s;4" },
 	{ "and some words below it", 0x10, 0x100, 0xfffff, { 7, CODE + 0x300, CODE + 0x200 }, 1, "10! 400200s;4" },

@@ -30,7 +30,8 @@ struct natives {
 	const struct module *interpreter;
 	size_t n_threads, n_broken, n_no_tables, n_unmatched;
 	long long broken_tid, unmatched_tid;
-	struct str broken_why, unmatched_why, no_tables;
+	struct str broken_why, unmatched_why;
+	struct { struct str name[3]; size_t n; bool more; } no_tables; /* the modules that lack them */
 	struct VEC(struct merge_native) native;
 	struct VEC(struct merge_run) runs;
 	struct VEC(const struct report_frame *) python;
@@ -259,6 +260,17 @@ static void runs_of(struct natives *n, addr_t state, const struct native_python 
 
 /* ---- one thread */
 
+static void add_no_tables(struct natives *n, struct str name)
+{
+	for (size_t i = 0; i < n->no_tables.n; i++)
+		if (str_eq(n->no_tables.name[i], name))
+			return;
+	if (n->no_tables.n < sizeof n->no_tables.name / sizeof *n->no_tables.name)
+		n->no_tables.name[n->no_tables.n++] = name;
+	else
+		n->no_tables.more = true;
+}
+
 static void say_end(struct natives *n, const struct native_stack *s, struct report_thread *th)
 {
 	struct arena *a = n->r->arena;
@@ -270,8 +282,7 @@ static void say_end(struct natives *n, const struct native_stack *s, struct repo
 	case NATIVE_NO_TABLES:
 		th->native_broken = str_printf(a, "no unwind tables of " STR_FMT, STR_ARG(base));
 		n->n_no_tables++;
-		if (!n->no_tables.s)
-			n->no_tables = base.s ? base : STR("?");
+		add_no_tables(n, base.s ? base : STR("?"));
 		return;
 	case NATIVE_NO_MODULE: th->native_broken = str_printf(a, "0x%llx is in no file that is mapped", (unsigned long long)s->at); break;
 	case NATIVE_LIMIT: th->native_broken = str_printf(a, "more than %zu frames", s->n); break;
@@ -373,8 +384,16 @@ void natives_end(struct natives *n)
 {
 	if (!n)
 		return;
-	if (n->n_no_tables)
-		report_problem(n->r, P_NATIVE_NO_TABLES, n->n_no_tables, n->n_threads, str_c(n->r->arena, n->no_tables));
+	if (n->n_no_tables) {
+		struct sb names = { 0 };
+		for (size_t i = 0; i < n->no_tables.n; i++) {
+			sb_printf(&names, i ? ", " : "");
+			sb_str(&names, n->no_tables.name[i]);
+		}
+		sb_printf(&names, n->no_tables.more ? ", ..." : "");
+		struct str text = sb_take(&names, n->r->arena);
+		report_problem(n->r, P_NATIVE_NO_TABLES, n->n_no_tables, n->n_threads, str_c(n->r->arena, text));
+	}
 	if (n->n_broken)
 		report_problem(n->r, P_NATIVE_BROKEN, n->n_broken, n->n_threads, n->broken_tid, str_c(n->r->arena, n->broken_why));
 	if (n->n_unmatched)

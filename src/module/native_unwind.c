@@ -310,16 +310,18 @@ static void unwind_thread(struct unwind *u, size_t i)
 	for (unsigned n = 0;; n++) {
 		u->end = NATIVE_WHOLE;
 		u->why = NULL;
-		int rc = dwfl_getthread_frames(u->dwfl, (pid_t)i + 1, frame, u);
+		const int rc = dwfl_getthread_frames(u->dwfl, (pid_t)i + 1, frame, u);
 		if (u->why || (rc < 0 && u->end == NATIVE_WHOLE)) {
 			const char *text = u->why ? u->why : dwfl_errmsg(-1);
 			snprintf(why, sizeof why, "%s", text ? text : "?");
 		}
-		if (u->end == NATIVE_WHOLE && rc < 0) {
-			enum tables t = u->n ? tables_at(u, &u->last) : TABLES_NO;
-			u->end = !u->n ? NATIVE_NO_REGS : t == TABLES_NO_ELF ? NATIVE_NO_TABLES : t == TABLES_NO_MODULE ? NATIVE_NO_MODULE : NATIVE_BROKEN;
-		}
-		if (u->end == NATIVE_WHOLE || u->end == NATIVE_LIMIT || u->end == NATIVE_NO_REGS || n == SCANS || !scan(u))
+		/* A frame pointer of 0 where no table can be read is no end to believe in. */
+		enum tables t = u->n ? tables_at(u, &u->last) : TABLES_NO;
+		if (u->end == NATIVE_WHOLE || u->end == NATIVE_BROKEN)
+			u->end = !u->n ? NATIVE_NO_REGS : t == TABLES_NO_ELF ? NATIVE_NO_TABLES : t == TABLES_NO_MODULE ? NATIVE_NO_MODULE
+				 : rc < 0 || u->end == NATIVE_BROKEN ? NATIVE_BROKEN : NATIVE_WHOLE;
+		/* Without the tables of a whole module its code is not there either: a search would only find what older calls left. */
+		if ((u->end != NATIVE_BROKEN && u->end != NATIVE_NO_MODULE) || n == SCANS || !scan(u))
 			break;
 		u->resumed = true;
 		u->bits = NATIVE_SCAN;
