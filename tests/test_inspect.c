@@ -42,7 +42,10 @@ static const struct { int signo, code; int sender; addr_t addr; enum verdict_kin
 	{ 0, 999, 0, 0, VERDICT_STOPPED, true, "the core was taken from a running process (by gcore or a debugger)" },
 };
 
-static void say(struct image *img, struct py *py, const struct err *err, struct report *r)
+/* What becomes of the native stacks: not asked for; unwound; no child can be had; it dies at once. */
+enum natives { NATIVE_NONE, NATIVE_UNWOUND, NATIVE_REFUSED, NATIVE_KILLED, NATIVE_WAYS };
+
+static void say_with(enum natives how, struct image *img, struct py *py, const struct err *err, struct report *r)
 {
 	struct target t = { .img = img, .py = py, .arena = arena_new() };
 	struct search none = { .no_files = true };
@@ -53,10 +56,22 @@ static void say(struct image *img, struct py *py, const struct err *err, struct 
 		t.py_err = *err;
 	if (py)
 		py->mods = t.mods;
+	if (how == NATIVE_REFUSED)
+		err_set(&t.native_err, ERR_IO, "no process for unwinding");
+	if (how == NATIVE_UNWOUND || how == NATIVE_KILLED)
+		ck_assert_int_eq(native_start(img, t.mods, &native_default, &t.native, &e), 0);
+	if (how == NATIVE_KILLED)
+		kill(native_pid(t.native), SIGKILL);
 	int rc = inspect(&t, &lim, "core", r);
 	ck_assert_int_eq(rc, py ? 0 : err ? err->code : 0);
+	native_close(t.native);
 	modules_close(t.mods);
 	arena_free(t.arena);
+}
+
+static void say(struct image *img, struct py *py, const struct err *err, struct report *r)
+{
+	say_with(NATIVE_NONE, img, py, err, r);
 }
 
 START_TEST(verdict)
@@ -147,6 +162,38 @@ START_TEST(threads)
 	ck_assert_int_eq(r->python.found, true);
 	report_free(r);
 	build_free(b);
+}
+END_TEST
+
+/* Whatever becomes of the native stacks, Python's are whole. */
+START_TEST(natives)
+{
+	for (enum natives how = NATIVE_NONE; how < NATIVE_WAYS; how++) {
+		struct build *b = build_new(&tables[_i]);
+		addr_t main = build_thread(b, b->interp, 0x7f0000000700, PID);
+		const char *const names[] = { "outer", "middle", "inner" };
+		for (int i = 0; i < 3; i++) {
+			addr_t code = build_code(b, &(struct build_code){ .name = names[i], .file = "a.py", .firstlineno = 10, .units = 8 });
+			build_frame(b, main, &(struct build_frame){ .code = code, .lasti = 2 });
+		}
+		struct py *py = build_py(b);
+		struct report *r = report_new();
+		say_with(how, py->img, py, NULL, r);
+		ck_assert_uint_eq(r->threads.n, 1);
+		size_t n = 0;
+		for (size_t i = 0; i < r->threads.p[0].n_runs; i++) {
+			const struct report_run *run = &r->threads.p[0].runs[i];
+			for (size_t k = 0; k < run->n; k++)
+				if (run->frames[k]->python)
+					ck_assert_msg(n < 3 && str_is(run->frames[k]->function, names[n++]), "%s: %d", tables[_i].name, how);
+		}
+		ck_assert_uint_eq(n, 3);
+		ck_assert_int_eq(r->threads.p[0].active, true);
+		if (how != NATIVE_KILLED) /* it may have been faster */
+			ck_assert_uint_eq(problems(r, P_NATIVE_FAILED), how == NATIVE_REFUSED);
+		report_free(r);
+		build_free(b);
+	}
 }
 END_TEST
 
@@ -314,6 +361,7 @@ int main(void)
 	c = tcase_create("threads");
 	tcase_add_loop_test(c, threads, 0, n_tables);
 	tcase_add_loop_test(c, broken_code, 0, n_tables);
+	tcase_add_loop_test(c, natives, 0, n_tables);
 	tcase_add_loop_test(c, thread_loop, 0, n_tables);
 	tcase_set_timeout(c, 60);
 	suite_add_tcase(s, c);
