@@ -287,6 +287,15 @@ static int said(struct cli *c)
 	return CLI_EXIT;
 }
 
+/* --version ends the program at once: what comes behind it is looked at for this alone. */
+static bool verbose_follows(const struct cli *c)
+{
+	for (int i = optind; i < c->argc && strcmp(c->argv[i], "--") != 0; i++)
+		if (!strcmp(c->argv[i], "-v") || !strcmp(c->argv[i], "--verbose"))
+			return true;
+	return false;
+}
+
 /* Options of both programs are kept here; returns 0 to go on, or CLI_EXIT. */
 static int common_option(struct cli *c, int id, const char *value)
 {
@@ -314,6 +323,8 @@ static int common_option(struct cli *c, int id, const char *value)
 		return said(c);
 	case BOTH_version:
 		printf("%s %s\n", c->name, c->version);
+		if (c->details && (c->verbose || verbose_follows(c)))
+			printf("%s", c->details);
 		return said(c);
 	}
 	return 0;

@@ -36,6 +36,7 @@ struct cli {
 	enum cli_program program;
 	const char *usage;       /* "[OPTIONS] PID" */
 	const char *about;       /* a sentence or two for --help */
+	const char *details;     /* what --version prints after that with -v; NULL: nothing */
 	const char *version;     /* what --version prints after the name: "0.1.0\nbuilt with ..." */
 	/* from here on kept by cli_start and cli_next; BOTH_* options never reach the caller */
 	bool quiet, verbose;

@@ -41,6 +41,53 @@ static const char *version_text(struct arena *a)
 	return str_c(a, sb_take(&b, a));
 }
 
+/* Version by build and machine, with how each column was had. */
+static const char *tables_text(struct arena *a)
+{
+	static const char *const had[] = { [HAD_DERIVED] = "derived", [HAD_RECORDED] = "recorded", [HAD_PROVEN] = "proven" };
+	enum { COLUMNS = 32 };
+	const char *columns[COLUMNS], *config;
+	size_t n = 0;
+	uint32_t version, row = 0;
+	struct layout l;
+
+	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
+		size_t k = 0;
+		while (k < n && strcmp(columns[k], config) != 0)
+			k++;
+		if (k == n && n < COLUMNS)
+			columns[n++] = config;
+	}
+	struct sb b = { 0 };
+	sb_printf(&b, "\n%-10s", "from");
+	for (size_t k = 0; k < n; k++)
+		sb_printf(&b, " %-10s", columns[k]);
+	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
+		if (version == row)
+			continue;
+		row = version;
+		char name[16];
+		snprintf(name, sizeof name, "%u.%u.%u", version >> 24, version >> 16 & 0xff, version >> 8 & 0xff);
+		sb_printf(&b, "\n%-10s", name);
+		for (size_t k = 0; k < n; k++) {
+			bool there = layout_builtin(version, columns[k], &l, NULL) == 0;
+			sb_printf(&b, " %-10s", there ? l.version == version ? had[l.had] : "as before" : "-");
+		}
+	}
+	sb_printf(&b, "\n\n-d: debug build, -t: free-threaded.  proven: a live interpreter of that build agrees; derived: from debug\n"
+		      "information or headers that no interpreter was held against; as before: by the table of an earlier release.\n");
+	return str_c(a, sb_take(&b, a));
+}
+
+/* To write that text every table is parsed, which takes some milliseconds that an ordinary run has no use for. */
+static bool asks_version(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (!strncmp(argv[i], "--vers", 6) || (argv[i][0] == '-' && argv[i][1] != '-' && strchr(argv[i], 'V')))
+			return true;
+	return false;
+}
+
 /* "3", "3.12", "3.12.1" -> as PY_VERSION_HEX of the final release; 0 if it is none of these. */
 static uint32_t version_hex(const char *s)
 {
@@ -489,7 +536,7 @@ int main(int argc, char **argv)
 		.name = "pyanalyze", .program = CLI_PYANALYZE, .usage = "[OPTIONS] FILE...",
 		.about = "Says what a Python process was doing when it crashed, hung or was looked at.\n"
 			 "FILE is a snapshot written by pysnap or an ordinary ELF core.",
-		.version = version_text(w.arena),
+		.version = version_text(w.arena), .details = asks_version(argc, argv) ? tables_text(w.arena) : NULL,
 	};
 	cli_start(&c, argc, argv);
 	int status = 0;
