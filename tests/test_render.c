@@ -202,6 +202,54 @@ static const struct { const char *stack; uint64_t limit; const char *shown; } wa
 	{ "xaaaaabbbbby", 2, "x.10.y" },
 };
 
+/* p and q are plumbing, s and t silent plumbing; [n]: n of them on a line; +times/frames. */
+static const struct { const char *stack; uint64_t limit; const char *shown; } folds[] = {
+	{ "apqb", 0, "a[2]b" },
+	{ "astb", 0, "ab" },
+	{ "asptb", 0, "a[3]b" },               /* silent only where all are */
+	{ "stsab", 0, "ab" },
+	{ "abst", 0, "ab" },
+	{ "st", 0, "" },
+	{ "pqst", 0, "[4]" },
+	{ "astastastast", 0, "a+3/1" },        /* what is silent is not counted among the frames above */
+	{ "apsapsapsaps", 0, "a[2]+3/3" },
+	{ "sssss", 0, "" },
+	{ "sssssab", 0, "ab" },
+	{ "abcpqdef", 6, "abc.2.def" },
+	{ "abcpqdef", 7, "abc[2]def" },
+	{ "sabcdef", 4, "ab.2.ef" },           /* silent frames take no room */
+	{ "abcdefs", 4, "ab.2.ef" },
+};
+
+START_TEST(fold)
+{
+	struct report *r = report_new();
+	struct report_frame letter[26] = { 0 };
+	const struct report_frame *frames[64];
+	size_t n = strlen(folds[_i].stack);
+	letter['p' - 'a'].plumbing = letter['q' - 'a'].plumbing = PLUMBING_FOLDED;
+	letter['s' - 'a'].plumbing = letter['t' - 'a'].plumbing = PLUMBING_SILENT;
+	for (size_t i = 0; i < n; i++)
+		frames[i] = &letter[folds[_i].stack[i] - 'a'];
+	build_thread(r, 1, NULL);
+	build_stack(r, frames, n);
+	struct sb b = { 0 };
+	struct stack_walk w = stack_walk(r->threads.p, folds[_i].limit, true);
+	for (struct stack_item item; stack_next(&w, &item);) {
+		switch (item.kind) {
+		case STACK_FRAME: sb_char(&b, (char)('a' + (item.frame - letter))); break;
+		case STACK_PLUMBING: sb_printf(&b, "[%d]", (int)item.n); break;
+		case STACK_GAP: sb_printf(&b, ".%d.", (int)item.n); break;
+		case STACK_REPEAT: sb_printf(&b, "+%d/%d", (int)item.repeat, (int)item.n); break;
+		}
+	}
+	sb_char(&b, '\0');
+	ck_assert_msg(strcmp(b.s, folds[_i].shown) == 0, "%s: %s, not %s", folds[_i].stack, b.s, folds[_i].shown);
+	sb_free(&b);
+	report_free(r);
+}
+END_TEST
+
 START_TEST(walk)
 {
 	struct report *r = report_new();
@@ -350,6 +398,7 @@ int main(void)
 	tcase_add_loop_test(c, json_holds, 0, n);
 	tcase_add_loop_test(c, frames_limit, 0, (int)(sizeof limits / sizeof *limits));
 	tcase_add_loop_test(c, walk, 0, (int)(sizeof walks / sizeof *walks));
+	tcase_add_loop_test(c, fold, 0, (int)(sizeof folds / sizeof *folds));
 	tcase_add_loop_test(c, caret, 0, (int)(sizeof carets / sizeof *carets));
 	tcase_add_test(c, failing_output);
 	tcase_add_test(c, table);
