@@ -238,6 +238,87 @@ START_TEST(broken_code)
 }
 END_TEST
 
+/* Which threads stand where depends on Python, not on where the image has them; only the one that crashed is put first. */
+START_TEST(order)
+{
+	enum { WAYS = 5, MOST = 12 };
+	static const struct { bool snapshot; int signo; size_t swap; } ways[WAYS] = { { true, 0, 0 }, { false, 0, 0 }, { false, SIGSEGV, 0 },
+		{ false, 0, 3 }, { false, SIGSEGV, 3 } };
+	struct { pid_t tid; int64_t interp; } seen[WAYS][MOST];
+	size_t n[WAYS];
+	for (int i = 0; i < WAYS; i++) {
+		struct build *b = build_new(&tables[_i]);
+		addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
+		addr_t sub = build_interp(b, 1), in[] = { b->interp, b->interp, sub, sub, sub };
+		/* The main thread, and the last one, have states in the subinterpreter too. */
+		static const int lwp[] = { 0, 1, 0, 2, 3 };
+		for (int k = 0; k < 5; k++)
+			build_frame(b, build_thread(b, in[k], 0x7f0000000700 + 0x1000 * (uint64_t)lwp[k], k == 2 ? 0 : PID + lwp[k]),
+				    &(struct build_frame){ .code = code, .lasti = 2 });
+		for (int k = 7; k >= 6; k--) { /* that run no Python */
+			struct thread lone = b->lwps.p[0];
+			lone.tid = PID + k;
+			lone.regs.tls = 0x7f0000001700 + 0x1000 * (uint64_t)k;
+			*vec_push(&b->lwps) = lone;
+		}
+		pid_t pid = b->lwps.p[0].tid;
+		struct thread first = b->lwps.p[0];
+		b->lwps.p[0] = b->lwps.p[ways[i].swap];
+		b->lwps.p[ways[i].swap] = first;
+		b->lwps.p[0].signo = ways[i].signo;
+		struct py *py = build_py(b);
+		image_facts_mut(py->img)->pid = pid;
+		image_facts_mut(py->img)->kind = ways[i].snapshot ? IMAGE_SNAPSHOT : IMAGE_CORE;
+		struct report *r = report_new();
+		say(py->img, py, NULL, r);
+		n[i] = r->threads.n;
+		ck_assert_uint_eq(n[i], 7);
+		for (size_t k = 0; k < n[i]; k++) {
+			seen[i][k].tid = (pid_t)r->threads.p[k].tid;
+			seen[i][k].interp = r->threads.p[k].interpreter;
+			ck_assert_int_eq(r->threads.p[k].crashed, ways[i].signo && r->threads.p[k].tid == b->lwps.p[0].tid);
+		}
+		ck_assert_uint_eq(r->verdict.thread, 0);
+		report_free(r);
+		build_free(b);
+	}
+	static const pid_t plain[] = { 0, 1, 0, 2, 3, 6, 7 }, main_crashed[] = { 0, 0, 1, 2, 3, 6, 7 }, last_crashed[] = { 3, 0, 1, 0, 2, 6, 7 };
+	const pid_t *const want[WAYS] = { plain, plain, main_crashed, plain, last_crashed };
+	for (int i = 0; i < WAYS; i++)
+		for (size_t k = 0; k < 7; k++)
+			ck_assert_msg(seen[i][k].tid == PID + want[i][k], "%s: way %d: %zu is %d, not %d", tables[_i].name, i, k, (int)seen[i][k].tid,
+				      PID + (int)want[i][k]);
+	for (int i = 1; i < WAYS; i++)
+		for (size_t k = 0; k < 7 && want[i] == plain; k++)
+			ck_assert_int_eq(seen[i][k].interp, seen[0][k].interp);
+}
+END_TEST
+
+/* A main thread that has ended, and holds the GIL for ever. */
+START_TEST(ended_main)
+{
+	struct build *b = build_new(&tables[_i]);
+	addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
+	addr_t main = build_thread(b, b->interp, 0x7f0000000700, 0);
+	build_frame(b, main, &(struct build_frame){ .code = code, .lasti = 2 });
+	build_frame(b, build_thread(b, b->interp, 0x7f0000001700, PID + 1), &(struct build_frame){ .code = code, .lasti = 2 });
+	build_thread_name(b, b->interp, 0x7f0000000700, "MainThread");
+	build_thread_name(b, b->interp, 0x7f0000001700, "worker");
+	build_gil(b, b->interp, main);
+	struct py *py = build_py(b);
+	image_facts_mut(py->img)->kind = IMAGE_SNAPSHOT;
+	struct report *r = report_new();
+	say(py->img, py, NULL, r);
+	ck_assert_uint_eq(r->threads.n, 2);
+	ck_assert(str_is(r->threads.p[0].name, "worker") && r->verdict.tid == PID + 1);
+	ck_assert(r->threads.p[1].stale && r->threads.p[1].main);
+	CLEANUP(cleanup_free) char *title = xasprintf(STR_FMT, STR_ARG(r->verdict.title));
+	ck_assert_ptr_nonnull(strstr(title, "\"MainThread\" held the GIL, but that thread has ended"));
+	report_free(r);
+	build_free(b);
+}
+END_TEST
+
 /* The thread list leads back into itself: what was seen stays, and it is said once. */
 START_TEST(thread_loop)
 {
@@ -362,6 +443,8 @@ int main(void)
 	tcase_add_loop_test(c, threads, 0, n_tables);
 	tcase_add_loop_test(c, broken_code, 0, n_tables);
 	tcase_add_loop_test(c, natives, 0, n_tables);
+	tcase_add_loop_test(c, order, 0, n_tables);
+	tcase_add_loop_test(c, ended_main, 0, n_tables);
 	tcase_add_loop_test(c, thread_loop, 0, n_tables);
 	tcase_set_timeout(c, 60);
 	suite_add_tcase(s, c);

@@ -10,6 +10,9 @@ extern const struct inspection inspection_facts;   /* input, process, python, mo
 extern const struct inspection inspection_threads; /* interpreters, threads, Python stacks */
 extern const struct inspection inspection_verdict; /* what stopped it and where */
 
+/* Once it is known whether a thread crashed: the one that matters first. */
+void threads_sort(struct report *r);
+
 /* "4.2 GiB", "118 MiB", "57 KiB", "12 bytes"; in the report's arena, NUL-terminated. */
 const char *size_text(struct arena *a, uint64_t bytes);
 

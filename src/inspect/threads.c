@@ -358,23 +358,45 @@ static void native_threads(struct collect *c)
 	}
 }
 
-/* Does a come before b: the thread that caused the dump, then main, then those with Python frames, in their order. */
+/* The thread that caused the dump, the main one, those with Python frames; a thread state whose thread is gone is to blame for nothing. */
 static int rank(const struct report_thread *t)
 {
-	return t->crashed ? 0 : t->main && t->has_python ? 1 : t->active ? 2 : t->has_python ? 3 : 4;
+	if (t->crashed)
+		return t->holds_gil ? 0 : 1; /* it may have a thread state in each of several interpreters */
+	if (!t->has_python)
+		return t->main ? 6 : 7;
+	return t->stale || t->starting ? 5 : t->main ? 2 : t->active ? 3 : 4;
 }
 
-static void sort_threads(struct report *r)
+struct ranked { int rank; int64_t tid; size_t i; };
+
+static int ranked_order(const void *a, const void *b)
 {
-	struct report_thread *sorted = xcalloc(r->threads.n, sizeof *sorted);
-	size_t n = 0;
-	for (int k = 0; k <= 4; k++)
-		for (size_t i = 0; i < r->threads.n; i++)
-			if (rank(&r->threads.p[i]) == k)
-				sorted[n++] = r->threads.p[i];
+	const struct ranked *x = a, *y = b;
+
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	return x->i < y->i ? -1 : x->i > y->i;
+}
+
+/* In the order of Python's lists; those that it does not know by number, since the image has them in one of its own. */
+void threads_sort(struct report *r)
+{
+	size_t n = r->threads.n;
+	CLEANUP(cleanup_free) struct report_thread *sorted = xcalloc(n + 1, sizeof *sorted);
+	CLEANUP(cleanup_free) struct ranked *order = xcalloc(n + 1, sizeof *order);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct report_thread *t = &r->threads.p[i];
+		order[i] = (struct ranked){ rank(t), t->has_python ? 0 : t->tid, i };
+	}
+	qsort(order, n, sizeof *order, ranked_order);
+	for (size_t i = 0; i < n; i++)
+		sorted[i] = r->threads.p[order[i].i];
 	if (n)
 		memcpy(r->threads.p, sorted, n * sizeof *sorted);
-	free(sorted);
 }
 
 /* Files whose source changed, or is missing, each once: how many, and the first names as text. */
@@ -439,8 +461,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	natives_end(c.natives);
 	if (n && f->kind == IMAGE_CORE)
 		for (size_t i = 0; i < r->threads.n; i++)
-			r->threads.p[i].crashed = r->threads.p[i].tid == native[0].tid; /* the verdict takes it back if nothing crashed */
-	sort_threads(r);
+			r->threads.p[i].crashed = r->threads.p[i].tid == native[0].tid; /* the verdict takes it back if nothing crashed, and sorts */
 	source_problems(&c);
 
 	HASH_CLEAR(hh, c.codes);

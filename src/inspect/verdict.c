@@ -192,28 +192,15 @@ static struct str snapshot_title(struct report *r, const struct image_facts *f)
 		sb_printf(&b, n == 1 ? "its thread waited" : "all %zu threads waited", n);
 	if (holder && holder->name.s)
 		sb_printf(&b, "; \"" STR_FMT "\" held the GIL", STR_ARG(holder->name));
-	else if (holder)
+	else if (holder && holder->tid >= 0)
 		sb_printf(&b, "; thread %" PRId64 " held the GIL", holder->tid);
+	else if (holder)
+		sb_printf(&b, "; thread 0x%" PRIx64 " held the GIL", holder->python_id);
 	else if (r->interps.n == 1 && r->interps.p[0].gil_known && !r->interps.p[0].gil_locked)
 		sb_printf(&b, "; the GIL was free");
+	if (holder && holder->stale)
+		sb_printf(&b, ", but that thread has ended");
 	return sb_take(&b, r->arena);
-}
-
-/* Without a crash no thread is to blame: show the main one. */
-static size_t thread_that_matters(struct report *r)
-{
-	size_t best = (size_t)-1;
-	for (size_t i = 0; i < r->threads.n; i++) {
-		struct report_thread *t = &r->threads.p[i];
-		if (r->verdict.kind != VERDICT_CRASH)
-			t->crashed = false;
-		if (t->crashed)
-			return i;
-	}
-	for (size_t i = 0; i < r->threads.n && best == (size_t)-1; i++)
-		if (r->threads.p[i].main && r->threads.p[i].has_python)
-			best = i;
-	return best == (size_t)-1 && r->threads.n ? 0 : best;
 }
 
 /* The innermost frame of one kind; NULL if there is none. */
@@ -246,11 +233,13 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		r->verdict.title = STR("the file does not say why the process ended");
 	}
 	r->verdict.word = str_of(word[r->verdict.kind]);
-	size_t i = thread_that_matters(r);
-	r->verdict.thread = i;
+	for (size_t i = 0; i < r->threads.n; i++)
+		r->threads.p[i].crashed &= r->verdict.kind == VERDICT_CRASH; /* else no thread is to blame: the main one is shown first */
+	threads_sort(r);
+	r->verdict.thread = r->threads.n ? 0 : (size_t)-1;
 	r->verdict.tid = -1;
-	if (i != (size_t)-1) {
-		struct report_thread *th = &r->threads.p[i];
+	if (r->threads.n) {
+		const struct report_thread *th = &r->threads.p[0];
 		r->verdict.tid = th->tid;
 		r->verdict.location = innermost(th, true);
 		if (r->verdict.kind == VERDICT_CRASH)
@@ -263,12 +252,6 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 			r->verdict.culprit = crash_culprit(th);
 		if (r->verdict.kind == VERDICT_CRASH && n)
 			crash_ids(t->img, r, th, native[0].regs.pc);
-		if (i > 0) { /* it stands first */
-			struct report_thread first = *th;
-			memmove(&r->threads.p[1], &r->threads.p[0], i * sizeof first);
-			r->threads.p[0] = first;
-			r->verdict.thread = 0;
-		}
 	}
 	return 0;
 }
