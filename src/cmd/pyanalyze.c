@@ -304,12 +304,49 @@ static int draw(const struct job *j, FILE *out, bool terminal)
 	return rc;
 }
 
-/* Through FILE.part, so that no half report stands under the final name. */
+/* Is there a core or a snapshot? */
+static bool is_input(const char *path)
+{
+	struct stat st;
+	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+		return false;
+	CLEANUP(cleanup_fd) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	char head[4];
+	return fd >= 0 && read(fd, head, sizeof head) == (ssize_t)sizeof head &&
+	       (memcmp(head, "\177ELF", sizeof head) == 0 || memcmp(head, "\x1f\x8b\x08\x04", sizeof head) == 0);
+}
+
+/*
+ * A file is written under a name of this process's own, *part, so that no half report stands under the final one.  Devices, pipes
+ * and what links lead to are written as they are: to replace /dev/null or /dev/stdout would harm everybody.
+ */
+static FILE *open_report(const char *path, char **part)
+{
+	struct stat st;
+	int fd;
+	if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+		*part = NULL;
+		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+	} else {
+		*part = xasprintf("%s.%d.part", path, (int)getpid());
+		enum { FLAGS = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC };
+		fd = open(*part, FLAGS, 0666);
+		if (fd < 0 && errno == EEXIST && unlink(*part) == 0) /* an ended process's */
+			fd = open(*part, FLAGS, 0666);
+	}
+	return fd < 0 ? NULL : fdopen(fd, "w");
+}
+
 static int draw_to(const struct job *j, const char *path)
 {
 	struct err err = { 0 };
-	CLEANUP(cleanup_free) char *part = xasprintf("%s.part", path);
-	FILE *out = fopen(part, "we");
+	if (is_input(path)) {
+		err_set(&err, ERR_EXISTS, "'%s' is a core or a snapshot, which no report replaces", path);
+		err_hint(&err, "another -o");
+		return cli_error(j->c, &err);
+	}
+	CLEANUP(cleanup_free) char *part = NULL;
+	FILE *out = open_report(path, &part);
 	if (!out) {
 		err_set(&err, errno == EACCES ? ERR_PERM : ERR_IO, "cannot write '%s': %s", path, strerror(errno));
 		err_hint(&err, "another -o");
@@ -321,12 +358,13 @@ static int draw_to(const struct job *j, const char *path)
 		rc = ERR_IO;
 		saved = errno;
 	}
-	if (rc == 0 && rename(part, path) != 0) {
+	if (rc == 0 && part && rename(part, path) != 0) {
 		rc = ERR_IO;
 		saved = errno;
 	}
 	if (rc < 0) {
-		unlink(part);
+		if (part)
+			unlink(part);
 		err_set(&err, ERR_IO, "cannot write '%s': %s", path, strerror(saved));
 		err_hint(&err, "-o on another disk");
 		return cli_error(j->c, &err);

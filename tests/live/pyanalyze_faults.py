@@ -225,8 +225,9 @@ def with_python(folder):
             f.write("old")
         says("a format that the name does not say", ["-o", os.path.join(folder, "x.foo"), core], 2, "pyanalyze: \"{}x.foo\" does not say which format\n  try: {}")
         done = run([PYANALYZE, "-q", "-o", out, core])
-        tap.ok(done.returncode == 0 and not done.stderr and json.load(open(out))["schema"] == "pysnap.report/1" and not os.path.exists(out + ".part"),
+        tap.ok(done.returncode == 0 and not done.stderr and json.load(open(out))["schema"] == "pysnap.report/1" and not [n for n in os.listdir(folder) if n.endswith(".part")],
                "a report file is replaced as a whole", done.stderr)
+        places(folder, core)
         says("several inputs into one file", ["-o", out, core, snap], 2, "pyanalyze: 2 inputs do not fit into the one file \"%s\"\n  try: -o DIR/, which gets a file for each" % out)
         says("a layout that is none", ["--layout", script, core], 1, "pyanalyze: '%s' is not a layout table: line {}\n  try: {}" % script)
         both = run([PYANALYZE, core, snap]).stdout.decode()
@@ -246,6 +247,43 @@ def with_python(folder):
         tap.ok(b"\x1b[" in colored and b"\x1b" not in plain and re.sub(rb"\x1b\[[0-9;]*m", b"", colored) == plain, "colour changes nothing but colour")
     finally:
         target.end()
+
+
+def places(folder, core):
+    """What is no file of ours is not replaced by one."""
+    folder = os.path.join(folder, "places")
+    os.mkdir(folder)
+    fifo, to_stdout, linked = [os.path.join(folder, n) for n in ("fifo", "stdout.json", "link.json")]
+    os.mkfifo(fifo)
+    reader = subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE)
+    done = run([PYANALYZE, "-q", "--json", "-o", fifo, core])
+    tap.ok(done.returncode == 0 and os.path.exists(fifo) and not os.path.isfile(fifo), "a pipe stays one", done.stderr)
+    said = reader.communicate(timeout=60)[0] if not os.path.isfile(fifo) else reader.kill()
+    tap.ok(said and json.loads(said)["schema"] == "pysnap.report/1", "a pipe gets the report", said)
+    os.unlink(fifo)
+    os.symlink("/proc/self/fd/1", to_stdout)
+    done = run([PYANALYZE, "-q", "-o", to_stdout, core])
+    tap.ok(os.path.islink(to_stdout) and json.loads(done.stdout)["schema"] == "pysnap.report/1", "a link to standard output, as /dev/stdout is one", done.stderr)
+    os.unlink(to_stdout)
+    os.symlink("behind.json", linked)
+    done = run([PYANALYZE, "-q", "-o", linked, core])
+    behind = os.path.join(folder, "behind.json")
+    tap.ok(os.path.islink(linked) and json.load(open(behind))["schema"] == "pysnap.report/1", "a link stays one", done.stderr)
+    os.unlink(linked)
+    os.unlink(behind)
+    victim = os.path.join(folder, "victim")
+    with open(victim, "w") as f:
+        f.write("precious")
+    os.symlink(victim, behind + ".part")
+    done = run([PYANALYZE, "-q", "-o", behind, core])
+    tap.ok(done.returncode == 0 and open(victim).read() == "precious" and not os.path.islink(behind), "a link under the name of a partial report is not followed", done.stderr)
+    os.unlink(behind + ".part")
+    os.unlink(behind)
+    own = os.path.join(folder, "own.json")
+    shutil.copy(core, own)
+    says("the input as output", ["-o", own, own], 1, "pyanalyze: '%s' is a core or a snapshot, which no report replaces\n  try: another -o" % own)
+    tap.equal(os.path.getsize(own), os.path.getsize(core), "the input as output: untouched")
+    os.unlink(own)
 
 
 def main():
