@@ -41,15 +41,19 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < n; i++)
 		total += seg[i].size;
 	int64_t *took = xcalloc(want ? want : 1, sizeof *took);
-	size_t got = 0;
+	size_t got = 0, tried = 0;
 	while (got < want && total) {
 		seed ^= seed << 13; /* xorshift64 */
 		seed ^= seed >> 7;
 		seed ^= seed << 17;
 		uint64_t at = seed % total, value;
+		if (tried++ > want * 1000)
+			break;
 		size_t i = 0;
 		while (at >= seg[i].size)
 			at -= seg[i++].size;
+		if (image_skip(img, seg[i].start + (at & ~(uint64_t)7)))
+			continue; /* untouched memory costs nothing */
 		int64_t t = now();
 		if (image_read_uint(img, seg[i].start + (at & ~(uint64_t)7), 8, &value) == 0)
 			took[got++] = now() - t;

@@ -213,6 +213,29 @@ static int info_read(const struct bytes *b, struct image *img, const json_t *o, 
 	return 0;
 }
 
+static int untouched_read(void *ctx, uint64_t offset, void *buf, size_t len)
+{
+	memset(buf, 0, len);
+	return 0;
+}
+
+static uint64_t untouched_hole(void *ctx, uint64_t offset)
+{
+	return *(const uint64_t *)ctx - offset;
+}
+
+/* Memory that the process has and never wrote to: zeros, wherever nothing else is known. */
+static void untouched(struct image *img, addr_t start, addr_t end)
+{
+	if (end <= start)
+		return;
+	uint64_t *size = arena_alloc(image_arena(img), sizeof *size);
+	*size = end - start;
+	struct segment seg = { .start = start, .size = *size, .prot = 3, .read = untouched_read, .hole = untouched_hole, .ctx = size };
+	if (image_add_segment(img, &seg, LAY_BENEATH) < 0)
+		return; /* wraps around: not ours */
+}
+
 static void lost_read(struct image *img, struct blob desc)
 {
 	struct cursor c = cursor_of(desc.p, desc.len, image_abi(img)->big_endian);
@@ -221,6 +244,8 @@ static void lost_read(struct image *img, struct blob desc)
 	while (cursor_u64(&c, &start) == 0 && cursor_u64(&c, &end) == 0 && cursor_u32(&c, &number) == 0 && cursor_u32(&c, &why) == 0)
 		if (why == PZ_WHY_UNREADABLE || why == PZ_WHY_VANISHED)
 			image_add_lost(img, start, end);
+		else if (why == PZ_WHY_UNTOUCHED)
+			untouched(img, start, end);
 }
 
 static int notes_read(const struct bytes *b, struct image *img, struct err *err)

@@ -24,7 +24,7 @@ enum {
 
 /* -- memory as pieces in address order -- */
 
-enum piece_kind { PIECE_ABSENT, PIECE_DATA, PIECE_ZERO, PIECE_FILE };
+enum piece_kind { PIECE_ABSENT, PIECE_UNTOUCHED /* absent too: reads as zeros, and a note says so */, PIECE_DATA, PIECE_ZERO, PIECE_FILE };
 struct piece {
 	addr_t start, end;
 	enum piece_kind kind;
@@ -86,7 +86,7 @@ static void gap(struct pieces *v, const struct region *r, const struct file *fil
 	} else {
 		addr_t head = start == m->start ? start : start + MARGIN, tail = end == m->end ? end : end - MARGIN;
 		piece(v, PIECE_ZERO, start, head, 0, NULL);
-		piece(v, PIECE_ABSENT, head, tail, 0, NULL);
+		piece(v, PIECE_UNTOUCHED, head, tail, 0, NULL);
 		piece(v, PIECE_ZERO, tail, end, 0, NULL);
 	}
 }
@@ -166,7 +166,7 @@ static void make_loads(const struct capture *c, const struct pieces *v, struct l
 	for (size_t i = 0; i < v->n; i++) {
 		const struct piece *p = &v->p[i];
 		struct pz_load *last = loads->n ? &loads->p[loads->n - 1] : NULL;
-		bool fresh = !last || p->start >= region_end || (p->kind != PIECE_ABSENT && last->filesz < last->memsz);
+		bool fresh = !last || p->start >= region_end || (p->kind > PIECE_UNTOUCHED && last->filesz < last->memsz);
 		if (p->start >= region_end) {
 			while (c->regions.p[region].map->end <= p->start)
 				region++;
@@ -178,7 +178,7 @@ static void make_loads(const struct capture *c, const struct pieces *v, struct l
 			last->prot = c->regions.p[region].map->prot;
 		}
 		last->memsz += p->end - p->start;
-		if (p->kind != PIECE_ABSENT)
+		if (p->kind > PIECE_UNTOUCHED)
 			last->filesz += p->end - p->start;
 	}
 }
@@ -254,8 +254,16 @@ static void make_file_note(const struct capture *c, struct sb *b)
 	}
 }
 
-static void make_lost_note(const struct capture *c, struct sb *b)
+static void make_lost_note(const struct capture *c, const struct pieces *v, struct sb *b)
 {
+	for (size_t i = 0; i < v->n; i++) {
+		if (v->p[i].kind != PIECE_UNTOUCHED)
+			continue;
+		put(c, b, 8, v->p[i].start);
+		put(c, b, 8, v->p[i].end);
+		put(c, b, 4, 0);
+		put(c, b, 4, PZ_WHY_UNTOUCHED);
+	}
 	for (size_t i = 0; i < c->missing.n; i++) {
 		const struct missing *m = &c->missing.p[i];
 		put(c, b, 8, m->start);
@@ -423,6 +431,7 @@ static int write_pieces(struct capture *c, struct pz_writer *w, const struct pie
 		enum { STEP = 1 << 20 };
 		switch (p->kind) {
 		case PIECE_ABSENT:
+		case PIECE_UNTOUCHED:
 			break;
 		case PIECE_ZERO:
 			code = pz_zero(w, p->end - p->start);
@@ -459,7 +468,7 @@ int capture_write(struct capture *c, int fd, struct err *err)
 	make_prpsinfo(c, &psinfo);
 	make_file_note(c, &file);
 	make_info(c, a, &info);
-	make_lost_note(c, &lost);
+	make_lost_note(c, &pieces, &lost);
 	make_notes(c, &notes, &psinfo, &file, &info, &lost);
 	struct pz_plan plan = { .abi = c->abi, .notes = notes.p, .n_notes = notes.n, .loads = loads.p, .n_loads = loads.n, .level = c->opt.level,
 				.interrupted = c->opt.interrupted };
