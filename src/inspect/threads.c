@@ -292,6 +292,7 @@ static void interp_threads(struct collect *c, const struct py_interp *in, bool h
 		struct tid_entry *e = th.tid ? tid_entry(c, th.tid) : NULL;
 		if (e && e->image) {
 			native_facts(c, &native[e->image - 1], out);
+			out->again = e->report != 0;
 			if (!e->report)
 				e->report = index + 1;
 		}

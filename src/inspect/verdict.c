@@ -176,11 +176,13 @@ static struct str snapshot_title(struct report *r, const struct image_facts *f)
 	const struct report_thread *holder = NULL;
 	for (size_t i = 0; i < r->threads.n; i++) {
 		const struct report_thread *t = &r->threads.p[i];
+		if (t->holds_gil)
+			holder = t;
+		if (t->again)
+			continue;
 		n += !t->stale && !t->starting;
 		running += t->on_cpu && !t->stopped;
 		stopped += t->stopped;
-		if (t->holds_gil)
-			holder = t;
 	}
 	struct sb b = { 0 };
 	sb_printf(&b, "taken by " STR_FMT ": ", STR_ARG(f->tool.s ? f->tool : STR("pysnap")));

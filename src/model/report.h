@@ -49,6 +49,7 @@ struct report_thread {
 	uint64_t python_id;        /* threading.get_ident(); 0 if not known */
 	struct str name;           /* threading's, else the kernel's */
 	bool name_from_kernel;
+	bool again;                /* a further thread state, of another interpreter, of a thread that is there already */
 	bool main, crashed, holds_gil, stale;
 	bool starting;             /* a thread state whose thread has not begun */
 	bool has_python;           /* has a thread state */

@@ -387,7 +387,7 @@ static void states(struct text *t, const size_t *threads, size_t n)
 static void interpreter(struct text *t, const struct report_thread *th)
 {
 	if (t->r->interps.n > 1 && th->interpreter >= 0)
-		sb_printf(&t->b, ", interpreter %" PRId64, th->interpreter);
+		sb_printf(&t->b, th->again ? ", interpreter %" PRId64 " in the same thread" : ", interpreter %" PRId64, th->interpreter);
 }
 
 static void heading_end(struct text *t, const struct report_thread *th)

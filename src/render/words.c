@@ -286,10 +286,16 @@ void words_facts_file(struct sb *b, const struct report *r)
 
 void words_facts_threads(struct sb *b, const struct report *r)
 {
-	size_t starting = 0, stacks = 0;
-	for (size_t i = 0; i < r->threads.n; i++)
+	size_t starting = 0, again = 0, stacks = 0;
+	for (size_t i = 0; i < r->threads.n; i++) {
 		starting += r->threads.p[i].starting;
-	words_count(b, r->threads.n - starting, "thread");
+		again += r->threads.p[i].again;
+	}
+	words_count(b, r->threads.n - starting - again, "thread");
+	if (again) {
+		sb_printf(b, " with ");
+		words_count(b, r->threads.n - starting, "thread state");
+	}
 	if (starting) {
 		sb_printf(b, ", ");
 		words_number(b, starting);
