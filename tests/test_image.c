@@ -531,8 +531,8 @@ START_TEST(other_files_are_named)
 		{ "a\n", 2, "t.txt is not a core or a snapshot (it starts with \"a\\x0a\")", "the core file itself; \"file t.txt\" says what it is" },
 		{ "\x1b[2J", 4, "t.txt is not a core or a snapshot (it starts with \"\\x1b[2J\")", "the core file itself; \"file t.txt\" says what it is" },
 		{ "\177EL", 3, "t.txt is not a core or a snapshot (it starts with \"\\x7fEL\")", "the core file itself; \"file t.txt\" says what it is" },
-		{ "\x28\xb5\x2f\xfd....", 8, "t.txt is compressed with zstd and not a snapshot", "zstd -dc t.txt > core" },
-		{ "\xfd" "7zXZ\0..", 8, "t.txt is compressed with xz and not a snapshot", "xz -dc t.txt > core" },
+		{ "\x28\xb5\x2f\xfd....", 8, "t.txt is compressed with zstd and not a snapshot", "zstd -dc t.txt | pyanalyze -" },
+		{ "\xfd" "7zXZ\0..", 8, "t.txt is compressed with xz and not a snapshot", "xz -dc t.txt | pyanalyze -" },
 	};
 	struct err e;
 	struct image *img = NULL;

@@ -13,6 +13,7 @@
 
 #include "cmd/cli.h"
 #include "config.h"
+#include "image/codec.h"
 #include "inspect/target.h"
 #include "render/render.h"
 
@@ -37,7 +38,10 @@ static const char *version_text(struct arena *a)
 	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++)
 		sb_printf(&b, " %u.%u%s%.*u %s", version >> 24, version >> 16 & 0xff, version >> 8 & 0xff ? "." : "", version >> 8 & 0xff ? 1 : 0,
 			  version >> 8 & 0xff, config);
-	sb_printf(&b, "\ndecompression: %s", HAVE_LIBDEFLATE ? "libdeflate" : "zlib");
+	sb_printf(&b, "\ndecompression of snapshots: %s, of cores:", HAVE_LIBDEFLATE ? "libdeflate" : "zlib");
+	for (const struct codec *k = codecs; k->name; k++)
+		if (k->open)
+			sb_printf(&b, " %s", k->name);
 	return str_c(a, sb_take(&b, a));
 }
 
@@ -499,7 +503,19 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 		return cli_error(c, &err);
 	}
 	struct report *r = report_new();
-	static const char *const features[] = { HAVE_LIBDEFLATE ? "libdeflate" : "zlib", NULL };
+	static const char *const features[] = {
+		HAVE_LIBDEFLATE ? "libdeflate" : "zlib",
+#if HAVE_ZSTD
+		"zstd",
+#endif
+#if HAVE_LZMA
+		"lzma",
+#endif
+#if HAVE_LZ4
+		"lz4",
+#endif
+		NULL,
+	};
 	r->tool.version = STR(PYSNAP_VERSION);
 	r->tool.features = features;
 	struct target t = { .img = img, .arena = arena_new() };
@@ -573,7 +589,7 @@ int main(int argc, char **argv)
 	struct cli c = {
 		.name = "pyanalyze", .program = CLI_PYANALYZE, .usage = "[OPTIONS] FILE...",
 		.about = "Says what a Python process was doing when it crashed, hung or was looked at.\n"
-			 "FILE is a snapshot written by pysnap or an ordinary ELF core.",
+			 "FILE is a snapshot written by pysnap or an ordinary ELF core, compressed or not; \"-\" is standard input.",
 		.version = version_text(w.arena), .details = asks_version(argc, argv) ? tables_text(w.arena) : NULL,
 	};
 	cli_start(&c, argc, argv);

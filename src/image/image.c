@@ -34,8 +34,6 @@ struct owned {
 	void (*close)(void *p);
 };
 
-const struct image_format *const image_formats[] = { &image_format_pz, &image_format_elf_core, NULL };
-
 struct image {
 	struct abi abi;
 	struct image_facts facts;
@@ -113,82 +111,6 @@ static void close_bytes(void *p)
 void image_own_bytes(struct image *img, struct bytes *b)
 {
 	image_own(img, b, close_bytes);
-}
-
-/* --- opening --- */
-
-static int not_ours(struct bytes *b, struct err *err)
-{
-	uint8_t head[6];
-	size_t len = b->size < sizeof head ? (size_t)b->size : sizeof head;
-	if (bytes_read(b, 0, head, len) < 0)
-		return err_set(err, ERR_IO, "cannot read %s", b->name);
-	if (len == 0) {
-		err_set(err, ERR_UNSUPPORTED, "%s is empty", b->name);
-		err_why(err, "the disk may have been full, or ulimit -c too small");
-		err_hint(err, "write the core again");
-		return ERR_UNSUPPORTED;
-	}
-	static const struct { uint8_t magic[6]; size_t len; const char *name, *unpack; } packed[] = {
-		{ { 0x1f, 0x8b }, 2, "gzip", "gzip -dc" },
-		{ { 0x28, 0xb5, 0x2f, 0xfd }, 4, "zstd", "zstd -dc" },
-		{ { 0xfd, '7', 'z', 'X', 'Z', 0 }, 6, "xz", "xz -dc" },
-		{ { 0x04, 0x22, 0x4d, 0x18 }, 4, "lz4", "lz4 -dc" },
-	};
-	for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
-		if (len >= packed[i].len && memcmp(head, packed[i].magic, packed[i].len) == 0) {
-			err_set(err, ERR_UNSUPPORTED, "%s is compressed with %s and not a snapshot", b->name, packed[i].name);
-			err_hint(err, "%s %s > core", packed[i].unpack, b->name);
-			return ERR_UNSUPPORTED;
-		}
-	struct sb text = { 0 };
-	for (size_t i = 0; i < len && i < 4; i++) {
-		if (head[i] >= 0x20 && head[i] < 0x7f && head[i] != '"' && head[i] != '\\')
-			sb_char(&text, (char)head[i]);
-		else
-			sb_printf(&text, "\\x%02x", head[i]);
-	}
-	struct str starts = sb_view(&text);
-	err_set(err, ERR_UNSUPPORTED, "%s is not a core or a snapshot (it starts with \"" STR_FMT "\")", b->name, STR_ARG(starts));
-	err_hint(err, "the core file itself; \"file %s\" says what it is", b->name);
-	sb_free(&text);
-	return ERR_UNSUPPORTED;
-}
-
-int image_open_bytes(struct bytes *b, struct image **ret, struct err *err)
-{
-	const struct image_format *format = NULL;
-	for (size_t i = 0; image_formats[i] && !format; i++)
-		if (image_formats[i]->probe(b))
-			format = image_formats[i];
-	struct image *img = NULL;
-	int rc;
-	if (format) {
-		img = image_new((struct abi){ 0 });
-		img->facts.size = img->facts.expected = img->facts.file_size = b->size;
-		rc = format->load(b, img, err);
-	} else {
-		rc = not_ours(b, err);
-	}
-	if (rc < 0) {
-		image_close(img);
-		bytes_close(b);
-		return rc;
-	}
-	image_settle(img);
-	*ret = img;
-	return 0;
-}
-
-int image_open(const char *path, struct image **ret, struct err *err)
-{
-	struct bytes *b;
-	int rc = bytes_open(path, &b, err);
-	if (rc == ERR_GONE)
-		return err_hint(err, "ls /var/lib/systemd/coredump; coredumpctl list"), rc;
-	if (rc == ERR_PERM)
-		return err_hint(err, "sudo, or coredumpctl dump PID -o core"), rc;
-	return rc < 0 ? rc : image_open_bytes(b, ret, err);
 }
 
 /* --- parts --- */

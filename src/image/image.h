@@ -49,6 +49,8 @@ struct image_facts {
 	uint64_t size;                     /* of the core as an ELF file: apparent, as far as it is there */
 	uint64_t expected;                 /* what size should be by its program headers; > size: truncated */
 	uint64_t file_size;                /* bytes of the file as given (compressed for .pz) */
+	const char *compression;           /* of a core that was given compressed: "zstd"; NULL: it was not */
+	struct str damage;                 /* what the compressed file lacks: "cut off at 88 MiB, ..."; s NULL: nothing, as far as was read */
 	int64_t written_ns;                /* when that file was last written, CLOCK_REALTIME; 0 if not known */
 	bool truncated;
 	const struct lost *lost;           /* segments, or the parts of them, that are cut off or could not be read; sorted */

@@ -302,7 +302,10 @@ static int load(struct bytes *b, struct image *img, struct err *err)
 			bytes_close(&z->core);
 		return rc;
 	}
-	image_facts_mut(img)->file_size = file_size;
+	struct image_facts *f = image_facts_mut(img);
+	f->file_size = file_size;
+	if (f->kind == IMAGE_CORE) /* bgzip's output */
+		f->compression = "gzip";
 	bgzf_watch(payload, damage_found, z);
 	return 0;
 }

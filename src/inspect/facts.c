@@ -21,11 +21,19 @@ static void input_facts(const struct image_facts *f, struct report *r)
 	r->input.size = f->size;
 	r->input.expected = f->expected;
 	r->input.file_size = f->file_size;
-	r->input.complete = !f->truncated && f->n_lost == 0;
+	if (f->compression)
+		r->input.compression = str_of(f->compression);
+	r->input.complete = !f->truncated && f->n_lost == 0 && !f->damage.s;
 	r->input.consistent = f->consistent;
 	r->input.stopped_ns = f->stopped_ns;
 	r->input.tool = f->tool;
-	if (f->truncated) {
+	if (f->damage.s) {
+		const char *have = size_text(r->arena, f->size);
+		struct str used = f->truncated
+			? str_printf(r->arena, "the first %s of %s were used; segments lost: %zu of %zu", have, size_text(r->arena, f->expected), f->n_segments_lost, f->n_segments)
+			: str_printf(r->arena, "%s of content were used, no segment is cut", have);
+		report_problem(r, P_PACKED_DAMAGED, str_c(r->arena, f->damage), str_c(r->arena, used));
+	} else if (f->truncated) {
 		report_problem(r, P_TRUNCATED, size_text(r->arena, f->size), size_text(r->arena, f->expected), f->n_segments_lost, f->n_segments);
 	} else if (f->n_lost) {
 		uint64_t bytes = 0;

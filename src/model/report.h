@@ -89,6 +89,7 @@ struct report {
 		const char *kind;          /* "core" "snapshot" */
 		uint64_t size, expected;   /* of the ELF core; expected > size: truncated */
 		uint64_t file_size;
+		struct str compression;    /* of a core that was given compressed: "zstd"; s NULL: it was not */
 		bool complete;
 		bool consistent;           /* snapshot: all threads were stopped */
 		int64_t stopped_ns;        /* -1: not known */

@@ -258,6 +258,7 @@ static json_t *input(const struct report *r)
 		put_count(o, "expected_size", r->input.expected);
 	if (r->input.file_size)
 		put_count(o, "file_size", r->input.file_size);
+	put_text(o, "compression", r->input.compression);
 	put_bool(o, "complete", r->input.complete);
 	if (strcmp(r->input.kind, "snapshot") == 0)
 		put_bool(o, "consistent", r->input.consistent);

@@ -268,8 +268,10 @@ void words_facts_file(struct sb *b, const struct report *r)
 		sb_printf(b, "core ");
 	}
 	words_size(b, r->input.size);
-	if (snapshot && r->input.file_size) {
-		sb_printf(b, " (packed ");
+	if ((snapshot || r->input.compression.s) && r->input.file_size) {
+		sb_printf(b, " (");
+		sb_str(b, r->input.compression.s ? r->input.compression : STR("packed"));
+		sb_printf(b, r->input.compression.s ? ", " : " ");
 		words_size(b, r->input.file_size);
 		sb_char(b, ')');
 	}
