@@ -290,6 +290,18 @@ static void interp_threads(struct collect *c, const struct py_interp *in, bool h
 		if (name)
 			out->name = name->name;
 		struct tid_entry *e = th.tid ? tid_entry(c, th.tid) : NULL;
+		/*
+		 * A further interpreter's state names the thread that made it, whoever runs it.  From 3.10 on src/python finds
+		 * the right one by the C frame; before, all that is known is that this state has frames.
+		 */
+		bool unsure = !in->main && th.frame && e && e->report && !HAS(py, PyThread, cframe) && !HAS(py, PyThread, current_frame);
+		if (unsure) {
+			out->again = true;
+			out->tid = -1;
+			out->name = (struct str){ 0 };
+			report_problem(c->r, P_INTERP_THREAD, (long long)in->id);
+			e = NULL;
+		}
 		if (e && e->image) {
 			native_facts(c, &native[e->image - 1], out);
 			out->again = e->report != 0;

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Subinterpreters: all of them, each with its thread state, and one thread that has two is still one thread.
+
+interpreters.py PYSNAP PYANALYZE [NAME...]
+"""
+import json
+import os
+import signal
+import sys
+
+from pythons import find, layouts
+from tap import Tap
+from target import Target, run
+
+PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
+tap = Tap()
+
+
+def check(name, path, tids, named):
+    """named: the thread that runs a further interpreter can be known (from 3.10 on)."""
+    done = run([PYANALYZE, "--json", path])
+    try:
+        rep = json.loads(done.stdout)
+    except ValueError:
+        tap.ok(False, "%s: report" % name, done.stderr)
+        return
+    tap.equal(sorted(i["id"] for i in rep["interpreters"])[:1] + [len(rep["interpreters"])], [0, 4], "%s: four interpreters" % name)
+    tap.equal([i["main"] for i in rep["interpreters"]].count(True), 1, "%s: one is the main one" % name)
+    tap.equal(sorted({t["tid"] for t in rep["threads"] if "tid" in t}), tids, "%s: no thread is made up" % name)
+    tap.equal(sum(p["code"] == "PZ413" for p in rep["problems"]), 0 if named else 3, "%s: what is not known is said" % name)
+    for k in (1, 2, 3):
+        at = [t for t in rep["threads"] if any(rep["frames"][i].get("function") == "tenant_%d" % k for i in t["stack"])]
+        if not tap.equal(len(at), 1, "%s: tenant_%d stands in one thread state" % (name, k)):
+            continue
+        tap.ok(at[0]["interpreter"] != 0, "%s: tenant_%d runs in a further interpreter" % (name, k), at[0])
+        tap.equal(at[0].get("name"), "tenant-%d" % k if named else None, "%s: tenant_%d's thread" % (name, k))
+    text = run([PYANALYZE, path]).stdout.decode()
+    tap.ok("\n4 threads" in text, "%s: four threads" % name, "\n".join(text.splitlines()[:8]))
+
+
+def main():
+    known = layouts(PYANALYZE)
+    for python in find()[0]:
+        if (python.minor, python.config) not in known or (sys.argv[3:] and not any(w in python.name for w in sys.argv[3:])):
+            continue
+        if run(python.argv + ["-c", "import _interpreters"]).returncode and run(python.argv + ["-c", "import _xxsubinterpreters"]).returncode:
+            tap.skip(python.name, "it has no module for interpreters")
+            continue
+        target = Target(python, "interpreters.py")
+        try:
+            if not tap.ok(target.wait_ready(), "%s: the program parks" % python.name, target.text()):
+                continue
+            named = [int(n) for n in python.minor.split(".")] >= [3, 10]
+            tids = sorted(int(t) for t in os.listdir("/proc/%d/task" % target.pid))
+            snap = os.path.join(target.top, "snap.pz")
+            tap.equal(run([PYSNAP, "-q", str(target.pid), "-o", snap]).returncode, 0, "%s: pysnap takes it" % python.name)
+            check("%s: snapshot" % python.name, snap, tids, named)
+            core, why = target.core(signal.SIGABRT)
+            if core:
+                check("%s: core" % python.name, core, tids, named)
+            else:
+                tap.skip("%s: core" % python.name, why)
+        finally:
+            target.end()
+    tap.done()
+
+
+main()
