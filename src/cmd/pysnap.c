@@ -278,6 +278,8 @@ static int snapshot(struct job *j, struct err *err)
 	j->written = capture_written(c);
 	if (code == ERR_IO)
 		code = output_failed(&j->out, e, j->written, err);
+	else if (code && !err->hint[0])
+		err_hint(err, "gcore %d", (int)j->pid);
 	/* What went into a pipe is whole by now, whoever interrupts. */
 	if (!code && (!interrupted || j->out.kind != OUTPUT_FILE)) {
 		code = output_commit(&j->out, err);

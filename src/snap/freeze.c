@@ -365,8 +365,9 @@ static int stop_all(struct frozen *f)
 		if (s->state != STOPPED)
 			continue;
 		s->notes = notes_room(f);
-		if (registers_read(&f->abi, s->tid, s->signo, &s->stat, s->notes, registers_room(), &s->regs))
-			return refusal_ended(f->pid, &f->err); /* only SIGKILL takes a thread out of its stop */
+		code = registers_read(&f->abi, s->tid, s->signo, &s->stat, s->notes, registers_room(), &s->regs);
+		if (code) /* only SIGKILL takes a thread out of its stop */
+			return code == ERR_GONE ? refusal_ended(f->pid, &f->err) : refusal_read(f->pid, code, "the registers", &f->err);
 		if (!f->live_tid || s->tid == f->pid)
 			f->live_tid = s->tid;
 	}
@@ -538,7 +539,10 @@ static int start_tracer(struct frozen *f, struct err *err)
 			;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return e ? err_set(err, ERR_IO, "cannot start a thread: %s", strerror(e)) : 0;
+	if (!e)
+		return 0;
+	err_set(err, ERR_IO, "cannot start a thread: %s; the process was not stopped", strerror(e));
+	return err_hint(err, "the same again when this user has fewer processes (ulimit -u)");
 }
 
 int freeze(pid_t pid, const struct freeze_options *opt, struct frozen **ret, struct err *err)

@@ -104,7 +104,7 @@ int registers_read(const struct abi *abi, pid_t tid, int stopped_by, const struc
 	memset(buf, 0, PRSTATUS_ROOM);
 	ssize_t n = regset(tid, NT_PRSTATUS, buf + regs, PRSTATUS_ROOM - regs - 16);
 	if (n <= 0)
-		return ERR_GONE;
+		return n < 0 && errno != ESRCH ? ERR_IO : ERR_GONE;
 	size_t fpvalid = regs + (size_t)n;
 	put(buf, 4, (uint64_t)stopped_by);
 	put(buf + 12, 2, (uint64_t)stopped_by);

@@ -14,7 +14,7 @@ struct registers {
 	struct blob gregs;                               /* pr_reg inside prstatus */
 };
 /* Reads them from a thread that this thread traces and that is stopped; stopped_by: the signal it is about to get, or 0.
- * ERR_GONE: it was killed. */
+ * ERR_GONE: it was killed; ERR_IO. */
 int registers_read(const struct abi *abi, pid_t tid, int stopped_by, const struct proc_stat *st, uint8_t *buf, size_t room,
 		   struct registers *ret) MUST_CHECK;
 

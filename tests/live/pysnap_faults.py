@@ -10,6 +10,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -301,6 +302,22 @@ def links(pid, folder, out):
     os.unlink(path)
 
 
+def strange(pid, folder):
+    """What nobody means by a file."""
+    path = os.path.join(folder, "strange")
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(path)
+        says("a socket", [pid, "-f", "-o", path], 1, "pysnap: %s is a socket\n  try: -o FILE, or -o - into a program that writes there" % path)
+    os.unlink(path)
+    try:
+        os.mknod(path, stat.S_IFBLK | 0o600, os.makedev(7, 250))
+    except OSError as e:
+        tap.skip("a disk", e)
+        return
+    says("a disk", [pid, "-f", "-o", path], 1, "pysnap: %s is a disk\n  try: -o FILE, or -o - into a program that writes there" % path)
+    os.unlink(path)
+
+
 def closed(pid, out):
     """No standard input, output or error: what is said must not go into the file."""
     for fds in (0,), (1,), (2,), (0, 1, 2):
@@ -403,6 +420,7 @@ def output(folder):
              "  try: ulimit -f unlimited, or --bundle=none for a smaller file" % out,
              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)))
         few_files(p.pid, folder, out)
+        strange(p.pid, folder)
         closed(p.pid, out)
         pipes(p.pid, folder)
         with open(PYSNAP, "rb") as f:
