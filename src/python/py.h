@@ -14,7 +14,7 @@ struct py_types {
 	addr_t instance;          /* of classes that derive from nothing; 2.7 */
 };
 
-/* Where in its life Python is, when importlib is not there and no frame either. */
+/* Where in its life Python is, when importlib is not there. */
 enum py_phase { PHASE_RUNNING, PHASE_STARTING, PHASE_ENDING, PHASE_EITHER /* of the two; up to 3.6 nothing tells */ };
 
 /* One runtime that is alive in the process.  Borrows img and mods. */

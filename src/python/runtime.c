@@ -194,7 +194,7 @@ static void complete_wide_unit(struct py *py)
 
 static bool accept(struct opening *o, const struct py *py, const char *config, const char *found_by)
 {
-	addr_t symbol;
+	addr_t symbol, importlib;
 	uint64_t size;
 
 	o->found = arena_dup(o->arena, py, sizeof *py);
@@ -208,7 +208,7 @@ static bool accept(struct opening *o, const struct py *py, const char *config, c
 	bool known;
 	bool debug = is_debug_build(py, &known);
 	o->found->debug_build = known ? debug : config_has(config, 'd');
-	if (!py->types.code && HAS(py, PyInterp, importlib))
+	if (!py->types.function && READ(py, py->interp_head, PyInterp, importlib, &importlib) == 0 && !importlib)
 		o->found->phase = py_phase(py, py->interp_head);
 	return true;
 }

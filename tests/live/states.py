@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Processes in states that a healthy one is never in for long: code objects overwritten, threads that are being made, a main thread
+that has ended, an interpreter that is only starting.
+
+states.py PYSNAP PYANALYZE [NAME...]     NAME: only interpreters whose name contains it
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+from pythons import find, layouts
+from tap import Tap
+from target import Target, run
+
+PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
+SNAPSHOTS = 12
+tap = Tap()
+
+
+def snapshot(pid, folder):
+    path = os.path.join(folder, "snap.pz")
+    done = run([PYSNAP, str(pid), "-f", "-o", path])
+    if done.returncode:
+        return None, done
+    done = run([PYANALYZE, "--json", path])
+    try:
+        return json.loads(done.stdout), done
+    except ValueError:
+        return None, done
+
+
+def codes(rep):
+    return [p["code"] for p in rep["problems"]]
+
+
+def functions(rep, thread):
+    """Python's, innermost first."""
+    folded, ids, at, frames = {f["at"]: f for f in thread.get("folded", [])}, thread["stack"], 0, []
+    while at < len(ids):
+        f = folded.get(at, {"frames": 1, "repeat": 1})
+        frames += ids[at:at + f["frames"]] * f["repeat"]
+        at += f["frames"]
+    return [rep["frames"][i]["function"] for i in frames[::-1] if rep["frames"][i]["lang"] == "python"]
+
+
+def in_state(python, which):
+    """A target in that state, or None with a check that says why."""
+    target = Target(python, "states.py", which)
+    if target.wait_ready():
+        return target
+    said = target.text()
+    if "_ctypes" in said or "libffi" in said or "Assertion" in said:
+        tap.skip("%s: %s" % (python.name, which), "a debug build refuses" if "Assertion" in said else "no ctypes")
+    else:
+        tap.ok(False, "%s: %s: the program gets there" % (python.name, which), said)
+    target.end()
+    return None
+
+
+def damaged(python):
+    target, name = in_state(python, "damaged"), "%s: damaged code" % python.name
+    if not target:
+        return
+    try:
+        rep, done = snapshot(target.pid, target.top)
+        if not tap.ok(rep is not None and done.returncode == 0, "%s: report" % name, done.stderr.decode("utf-8", "replace")):
+            return
+        names = functions(rep, rep["threads"][0])
+        tap.ok(all(n.startswith("<0x") and n.endswith(" is not a code object>") for n in names[:4]) and names[1:3] == names[2:4] and
+               names[0] != names[1] and names[4:] == ["damaged", "<module>"], "%s: every frame is there" % name, names)
+        tap.ok("PZ412" in codes(rep), "%s: it is said" % name, rep["problems"])
+    finally:
+        target.end()
+
+
+def churn(python):
+    target, name = in_state(python, "churn"), "%s: threads being made" % python.name
+    if not target:
+        return
+    try:
+        starting = 0
+        twice, idle = [], []
+        for _ in range(SNAPSHOTS):
+            rep, done = snapshot(target.pid, target.top)
+            if not tap.ok(rep is not None and done.returncode == 0, "%s: report" % name, done.stderr.decode("utf-8", "replace")):
+                return
+            tids = [t["tid"] for t in rep["threads"] if "tid" in t]
+            twice += sorted(t for t in set(tids) if tids.count(t) > 1)
+            for t in rep["threads"]:
+                if "starting" in t["state"]:
+                    starting += 1
+                    idle += [t] if "tid" in t or "name" in t or "waits_in" in t or t["stack"] else []
+        tap.equal(twice, [], "%s: no thread stands there twice (%d were starting)" % (name, starting))
+        tap.equal(idle, [], "%s: nothing is claimed of those that start" % name)
+    finally:
+        target.end()
+
+
+def ended(python):
+    target, name = in_state(python, "ended"), "%s: main thread ended" % python.name
+    if not target:
+        return
+    try:
+        rep, done = snapshot(target.pid, target.top)
+        if not tap.ok(rep is not None and done.returncode == 0, "%s: report" % name, done.stderr.decode("utf-8", "replace")):
+            return
+        first = rep["threads"][0]
+        tap.equal((first["name"], rep["verdict"].get("tid")), ("parked", first["tid"]), "%s: a live one matters" % name)
+        tap.equal([t["name"] for t in rep["threads"] if "stale" in t["state"]], ["MainThread"], "%s: it is said" % name)
+    finally:
+        target.end()
+
+
+def starting(python):
+    """Python reads pyvenv.cfg beside its executable before it can import anything; a pipe there makes it wait."""
+    name = "%s: starting" % python.name
+    if python.root or python.minor == "2.7":
+        tap.skip(name, "reads no pyvenv.cfg" if not python.root else "is in another root")
+        return
+    with tempfile.TemporaryDirectory(prefix="pysnap-live-") as folder:
+        os.mkdir(os.path.join(folder, "bin"))
+        link = os.path.join(folder, "bin", "python")
+        os.symlink(os.path.realpath(python.argv[0]), link)
+        os.mkfifo(os.path.join(folder, "pyvenv.cfg"))
+        process = subprocess.Popen([link, "-c", "pass"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            time.sleep(1)
+            if process.poll() is not None:
+                tap.skip(name, "it did not wait")
+                return
+            rep, done = snapshot(process.pid, folder)
+            said = done.stderr.decode("utf-8", "replace") + (json.dumps(rep["problems"]) if rep else "")
+            tap.ok(rep is not None and done.returncode in (0, 5) and "no layout" not in said, "%s: report" % name, said)
+            frames = [(f["function"], f["file"]) for f in rep["frames"] if f["lang"] == "python"] if rep else []
+            if done.returncode == 0 and "PZ306" not in codes(rep): # from 3.11 on a frozen module, which runs after importlib
+                tap.equal(frames, [("<module>", "<frozen getpath>")], "%s: what runs" % name)
+            else:
+                tap.ok(not frames and ("is starting" in said or "is mapped, but has no interpreter" in said), "%s: it is said" % name, said)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def main():
+    wanted, known = sys.argv[3:], layouts(PYANALYZE)
+    for python in find()[0]:
+        if (wanted and not any(w in python.name for w in wanted)) or (python.minor, python.config) not in known:
+            continue
+        for check in (damaged, churn, ended, starting):
+            check(python)
+    tap.done()
+
+
+main()
