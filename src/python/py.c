@@ -11,6 +11,44 @@
 #include "python/salvage.h"
 #include "python/walk.h"
 
+static int tid_order(const void *a, const void *b)
+{
+	const struct py_tid *x = a, *y = b;
+
+	return x->tid < y->tid ? -1 : x->tid > y->tid;
+}
+
+static int at_order(const void *a, const void *b)
+{
+	const struct py_tid *x = a, *y = b;
+
+	return x->at < y->at ? -1 : x->at > y->at ? 1 : tid_order(a, b);
+}
+
+void py_index_threads(struct py *py, struct arena *a)
+{
+	const struct thread *threads;
+	size_t n = image_threads(py->img, &threads), n_tls = 0;
+	struct py_tid *by_tid = arena_alloc(a, n * sizeof *by_tid + 1), *by_tls = arena_alloc(a, n * sizeof *by_tls + 1);
+
+	for (size_t i = 0; i < n; i++) {
+		by_tid[i] = (struct py_tid){ threads[i].regs.tls, threads[i].regs.tls, threads[i].tid };
+		if (threads[i].regs.tls)
+			by_tls[n_tls++] = by_tid[i];
+	}
+	struct py_tid *by_sp = arena_alloc(a, n * sizeof *by_sp + 1);
+	for (size_t i = 0; i < n; i++)
+		by_sp[i] = (struct py_tid){ threads[i].regs.sp, threads[i].regs.tls, threads[i].tid };
+	qsort(by_sp, n, sizeof *by_sp, at_order);
+	py->by_sp = by_sp;
+	qsort(by_tid, n, sizeof *by_tid, tid_order);
+	qsort(by_tls, n_tls, sizeof *by_tls, at_order);
+	py->by_tid = by_tid;
+	py->n_by_tid = n;
+	py->by_tls = by_tls;
+	py->n_by_tls = n_tls;
+}
+
 struct walk walk_start(const struct py *py, addr_t first, unsigned long limit)
 {
 	return (struct walk){ .py = py, .next = first, .limit = limit, .lap = 1 };

@@ -12,6 +12,7 @@
 #include "python/prove.h"
 #include "python/salvage.h"
 #include "python/search.h"
+#include "python/version.h"
 
 enum {
 	TRIES_MAX = 64,
@@ -587,106 +588,11 @@ static bool search_memory(struct opening *o)
 	return o->found || accept_damaged(o);
 }
 
-/* --- what is known from outside --- */
-
-/* "libpython3.9.so.1.0", "python3.9", "libpython2.7.a": major and minor of the first such file that is mapped. */
-static void version_from_paths(struct opening *o)
-{
-	const struct mapping *list;
-	size_t n = image_mappings(o->img, &list);
-
-	for (size_t i = 0; i < n; i++) {
-		const uint8_t *p = list[i].path.p, *slash = NULL;
-		size_t len = list[i].path.len;
-		for (size_t k = 0; k < len; k++)
-			if (p[k] == '/')
-				slash = p + k;
-		const uint8_t *base = slash ? slash + 1 : p;
-		size_t left = len - (size_t)(base - p);
-		if (left >= 9 && !memcmp(base, "libpython", 9))
-			base += 9, left -= 9;
-		else if (left >= 6 && !memcmp(base, "python", 6))
-			base += 6, left -= 6;
-		else
-			continue;
-		o->sign = true;
-		char text[8] = "";
-		memcpy(text, base, left < sizeof text - 1 ? left : sizeof text - 1);
-		uint32_t version = version_parse(text);
-		if (!version)
-			continue;
-		o->known.version = version & 0xffff0000u;
-		snprintf(o->known.text, sizeof o->known.text, "%u.%u", version >> 24, version >> 16 & 255);
-		return;
-	}
-}
-
-static void version_from_outside(struct opening *o)
-{
-	addr_t at;
-	uint64_t size, version;
-
-	version_from_paths(o);
-	/* const unsigned long Py_Version (3.11 on), in .rodata. */
-	if (o->mods && modules_symbol(o->mods, "Py_Version", &at, &size, NULL) == 0 && image_read_uint(o->img, at, 4, &version) == 0 &&
-	    version >> 24 == 3) {
-		o->sign = true;
-		o->known.version = (uint32_t)version;
-		o->known.exact = true;
-		version_format((uint32_t)version, o->known.text, sizeof o->known.text);
-	}
-}
-
 /* Before giving up: the version for the message. */
 static void version_for_message(struct opening *o)
 {
-	char text[32];
-
-	if (o->known.exact)
-		return;
-	if (search_version_text(o->img, text, sizeof text) == 0) {
+	if (version_from_text(o->img, &o->known))
 		o->sign = true;
-		snprintf(o->known.text, sizeof o->known.text, "%s", text);
-		o->known.version = version_parse(text);
-	}
-}
-
-static int tid_order(const void *a, const void *b)
-{
-	const struct py_tid *x = a, *y = b;
-
-	return x->tid < y->tid ? -1 : x->tid > y->tid;
-}
-
-static int at_order(const void *a, const void *b)
-{
-	const struct py_tid *x = a, *y = b;
-
-	return x->at < y->at ? -1 : x->at > y->at ? 1 : tid_order(a, b);
-}
-
-void py_index_threads(struct py *py, struct arena *a)
-{
-	const struct thread *threads;
-	size_t n = image_threads(py->img, &threads), n_tls = 0;
-	struct py_tid *by_tid = arena_alloc(a, n * sizeof *by_tid + 1), *by_tls = arena_alloc(a, n * sizeof *by_tls + 1);
-
-	for (size_t i = 0; i < n; i++) {
-		by_tid[i] = (struct py_tid){ threads[i].regs.tls, threads[i].regs.tls, threads[i].tid };
-		if (threads[i].regs.tls)
-			by_tls[n_tls++] = by_tid[i];
-	}
-	struct py_tid *by_sp = arena_alloc(a, n * sizeof *by_sp + 1);
-	for (size_t i = 0; i < n; i++)
-		by_sp[i] = (struct py_tid){ threads[i].regs.sp, threads[i].regs.tls, threads[i].tid };
-	qsort(by_sp, n, sizeof *by_sp, at_order);
-	py->by_sp = by_sp;
-	qsort(by_tid, n, sizeof *by_tid, tid_order);
-	qsort(by_tls, n_tls, sizeof *by_tls, at_order);
-	py->by_tid = by_tid;
-	py->n_by_tid = n;
-	py->by_tls = by_tls;
-	py->n_by_tls = n_tls;
 }
 
 /* A version that there is a table for, and under it no candidate has an interpreter at all, be it release or debug build. */
@@ -851,7 +757,7 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 	CLEANUP(cleanup_free) struct try *tries = xcalloc(TRIES_MAX, sizeof *tries);
 	o.tries = tries;
 	py_index_threads(&o.base, a);
-	version_from_outside(&o);
+	o.sign = version_from_outside(img, mods, &o.known);
 	if (opt->layout_text.s) {
 		int rc = add_given_tries(&o, opt->layout_text, err);
 		if (rc < 0)
