@@ -351,7 +351,9 @@ static struct report *truncated(void)
 	r->input.complete = false;
 	r->input.expected = 4509715660u;
 	r->input.size = 1181116006u;
-	report_problem(r, P_TRUNCATED, "1.1 GiB", "4.2 GiB", (size_t)212, (size_t)340);
+	r->input.file_size = 88u << 20;
+	r->input.compression = STR("zstd");
+	report_problem(r, P_PACKED_DAMAGED, "damaged at 88 MiB (zstd: Corrupted block detected)", "the first 1.1 GiB of 4.2 GiB were used; segments lost: 212 of 340");
 	report_problem(r, P_BUILD_ID_MISMATCH, "/opt/py/bin/python3.13", "e1f0", "9a3b");
 	return r;
 }

@@ -105,6 +105,7 @@ static const struct {
 	void (*pack)(struct sb *to, const void *p, size_t len);
 	bool sums;   /* checksums; they are what comes last */
 	bool blocks; /* that come out whole or not at all; else a cut costs next to nothing */
+	bool big;    /* a block is more than all that is packed here */
 } packers[] = {
 	{ "gzip", pack_gzip, true, false },
 #if HAVE_ZSTD
@@ -116,7 +117,7 @@ static const struct {
 #endif
 #if HAVE_LZ4
 	{ "lz4", pack_lz4, true, true },
-	{ "lz4", pack_lz4_big, true, true },
+	{ "lz4", pack_lz4_big, true, true, true },
 #endif
 };
 
@@ -308,6 +309,26 @@ START_TEST(a_flipped_bit_is_noticed)
 		bytes_close(b);
 	}
 	ck_assert_uint_ge(told, packers[_i].sums ? 20 : 5);
+}
+END_TEST
+
+/* Of formats that give a block whole or not at all, all blocks before the bad one. */
+START_TEST(damage_costs_nothing_of_what_is_before_it)
+{
+	CLEANUP(cleanup_sb) struct sb packed = { 0 };
+	packers[_i].pack(&packed, content, CONTENT);
+	for (size_t i = 140000; i < packed.len; i++)
+		packed.s[i] ^= (char)0xff;
+	struct unpacked how;
+	struct bytes *b = unpack(&packed, &how);
+	ck_assert_int_eq(how.loss, ERR_CORRUPT);
+	if (packers[_i].big)
+		return;
+	static uint8_t buf[65536];
+	ck_assert_uint_ge(b->size, sizeof buf);
+	ck_assert_int_eq(bytes_read(b, 0, buf, sizeof buf), 0);
+	ck_assert_mem_eq(buf, content, sizeof buf);
+	bytes_close(b);
 }
 END_TEST
 
@@ -676,6 +697,7 @@ int main(void)
 	tcase_add_loop_test(t, cut_anywhere_the_rest_is_there, 0, n);
 	tcase_add_loop_test(t, a_feed_that_fails, 0, n);
 	tcase_add_loop_test(t, a_flipped_bit_is_noticed, 0, n);
+	tcase_add_loop_test(t, damage_costs_nothing_of_what_is_before_it, 0, n);
 	tcase_add_loop_test(t, zeros_cost_nothing, 0, n);
 	tcase_add_loop_test(t, a_file_that_cannot_be_written_on, 0, n);
 	tcase_add_test(t, no_folder_to_unpack_into);

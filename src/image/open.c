@@ -228,5 +228,8 @@ int image_open(const char *path, struct image **ret, struct err *err)
 		return err_hint(err, "ls /var/lib/systemd/coredump; coredumpctl list"), rc;
 	if (rc == ERR_PERM)
 		return err_hint(err, "sudo, or coredumpctl dump PID -o core"), rc;
+	struct stat st;
+	if (rc == ERR_UNSUPPORTED && stat(path, &st) == 0 && S_ISFIFO(st.st_mode)) /* also the shell's <(...) */
+		return err_hint(err, "pyanalyze - < %s", path), rc;
 	return rc < 0 ? rc : open_bytes(b, ret, err);
 }

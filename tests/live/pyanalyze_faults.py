@@ -63,7 +63,7 @@ def not_a_core(folder):
     says("a folder", [folder], 1, "pyanalyze: %s is a directory, not a file\n  try: name a file in it" % folder)
     fifo = os.path.join(folder, "fifo")
     os.mkfifo(fifo)
-    says("a fifo does not block", [fifo], 1, "pyanalyze: {}fifo{}", timeout=20)
+    says("a fifo does not block", [fifo], 1, "pyanalyze: %s is a pipe, not a file\n  try: pyanalyze - < %s" % (fifo, fifo), timeout=20)
     says("half an ELF header", [path("half", b"\x7fELF\x02\x01\x01")], 6, "pyanalyze: {}half{}")
     hidden = path("hidden", b"\x7fELF")
     os.chmod(hidden, 0)
