@@ -54,7 +54,8 @@ def programs():
 
 
 def find():
-    """(interpreters, [(name, why it was left out)]), oldest version first."""
+    """(interpreters, [(name, why it was left out)]), oldest version first. PYSNAP_TEST_PYTHONS, if set, holds words of
+    which a name must contain one: sanitized builds are slow, so tools/test gives them one interpreter a frame shape."""
     found, absent = [], []
     for program, root, config, name in programs():
         if root and os.geteuid() != 0:
@@ -66,5 +67,10 @@ def find():
             found.append(Python(argv, version, name if root else "%s-%s%s" % (name, version, "-dbg" if program.endswith("-dbg") else ""), root, config))
         else:
             absent.append((name, "does not start here"))
+    words = os.environ.get("PYSNAP_TEST_PYTHONS", "").split()
+    kept = [p for p in found if not words or any(w in p.name for w in words)]
+    if kept and len(kept) < len(found):
+        absent.append(("%d interpreters" % (len(found) - len(kept)), "left out by PYSNAP_TEST_PYTHONS=%s" % " ".join(words)))
+        found = kept
     found.sort(key=lambda p: [int(n) for n in p.version.split(".")] + [p.name])
     return found, absent
