@@ -259,6 +259,54 @@ START_TEST(unreadable_memory_is_left_out)
 }
 END_TEST
 
+/* --- memory that several processors copy --- */
+
+enum { MANY_PAGES = 40 << 10, GAP = 97 };   /* 160 MiB, every GAP-th page of it not there */
+
+/* Pages that say their number, with holes, so that a share of the copy begins and ends inside ranges of any length. */
+static void numbered(struct shared *s)
+{
+	char *p = map((size_t)MANY_PAGES * PAGE, MAP_PRIVATE);
+	s->at[0] = (uintptr_t)p;
+	madvise(p, (size_t)MANY_PAGES * PAGE, MADV_NOHUGEPAGE);
+	for (uint32_t i = 0; i < MANY_PAGES; i++)
+		if (i % GAP)
+			memcpy(p + (size_t)i * PAGE + i % (PAGE - 4), &i, 4);
+	int fd = (int)syscall(447 /* memfd_secret */, 0);
+	if (fd >= 0 && ftruncate(fd, 64 * PAGE) == 0) {
+		/* Over the middle, beginning and ending inside what one thread takes. */
+		char *hidden = mmap(p + (size_t)(MANY_PAGES / 2) * PAGE, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+		if (hidden == MAP_FAILED)
+			_exit(9);
+		memset(hidden, 'x', 64 * PAGE);
+		madvise(hidden, 64 * PAGE, MADV_DODUMP);
+		s->at[1] = (uintptr_t)hidden;
+	}
+	wait_for_ever(s);
+}
+
+START_TEST(copied_by_several_processors)
+{
+	struct target t = target_start(numbered);
+	size_t lost;
+	struct image *img = snap(&t, BUNDLE_NONE, NULL, &lost);
+	for (uint32_t i = 0; i < MANY_PAGES; i++) {
+		uintptr_t page = t.s->at[0] + (size_t)i * PAGE;
+		if (t.s->at[1] && page >= t.s->at[1] && page < t.s->at[1] + 64 * PAGE) {
+			expect_absent(img, page);
+			continue;
+		}
+		uint32_t got = ~i;
+		int code = image_read(img, page + i % (PAGE - 4), &got, 4);
+		ck_assert_msg(code == 0 && got == (i % GAP ? i : 0), "page %u: %d, %u", i, code, got);
+	}
+	ck_assert_uint_eq(lost, t.s->at[1] != 0);
+	ck_assert(target_moves(&t));
+	image_close(img);
+	target_end(&t);
+}
+END_TEST
+
 /* --- files --- */
 
 static uintptr_t text_of_libc(void)
@@ -642,6 +690,7 @@ int main(void)
 #endif
 	tcase_add_loop_test(t, kinds_of_memory, 0, SCANS);
 	tcase_add_test(t, unreadable_memory_is_left_out);
+	tcase_add_test(t, copied_by_several_processors);
 	tcase_add_loop_test(t, pages_of_files, 0, 2);
 	tcase_add_test(t, of_large_files_what_was_used);
 	tcase_add_test(t, all_memory_is_of_one_instant);

@@ -1,7 +1,7 @@
 /*
  * Stop, copy, let go.  What can be done before the stop is: what the copy will need is counted, compared with free memory,
  * allocated and touched; files are opened.  While the process is stopped: registers, the list of mappings,
- * the page tables, and process_vm_readv into memory that is there already.
+ * the page tables, and the copy into memory that is there already.
  */
 #include "snap/held.h"
 
@@ -12,18 +12,15 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "snap/copy.h"
 #include "snap/haste.h"
 #include "snap/refusal.h"
 
 enum {
-	COPY_CHUNK = 256 << 10,   /* bytes a call: larger ones fall out of the cache, smaller ones cost calls */
-	COPY_IOVS = 128,
 	FREEZE_TRIES = 3,
-	GIVE_UP_PAGES = 16,       /* so many unreadable pages in a row, and the rest of the range is not tried */
 	PAGE = 4096,
 };
 
@@ -266,87 +263,6 @@ static int plan(struct capture *c, int pagemap, const struct flags *flags, struc
 	return 0;
 }
 
-/* -- the copy -- */
-
-struct copier {
-	struct capture *c;
-	pid_t tid;
-	int mem;
-	bool no_vm;      /* process_vm_readv is not allowed here (a container's seccomp filter) */
-	size_t i;        /* the range that is being copied, */
-	addr_t part;     /* and how much of it is done */
-	struct err *err;
-};
-
-static void advance(struct copier *cp, uint64_t bytes)
-{
-	while (bytes) {
-		const struct kept *k = &cp->c->kept.p[cp->i];
-		uint64_t left = k->end - k->start - cp->part;
-		if (bytes < left) {
-			cp->part += bytes;
-			return;
-		}
-		bytes -= left;
-		cp->i++;
-		cp->part = 0;
-	}
-}
-
-/* Ranges lie one behind another in our memory, so one call fills one piece of it from up to COPY_IOVS ranges. */
-static ssize_t copy_some(struct copier *cp)
-{
-	const struct capture *c = cp->c;
-	const struct kept *k = &c->kept.p[cp->i];
-	uint8_t *to = c->data + k->at + cp->part;
-	struct iovec from[COPY_IOVS];
-	size_t n = 0, bytes = 0;
-	addr_t part = cp->part;
-	for (size_t i = cp->i; i < c->kept.n && n < COPY_IOVS && bytes < COPY_CHUNK; i++, part = 0) {
-		uint64_t left = c->kept.p[i].end - c->kept.p[i].start - part;
-		size_t take = left < COPY_CHUNK - bytes ? (size_t)left : COPY_CHUNK - bytes;
-		from[n++] = (struct iovec){ (void *)(uintptr_t)(c->kept.p[i].start + part), take };
-		bytes += take;
-	}
-	if (!cp->no_vm) {
-		ssize_t got = process_vm_readv(cp->tid, &(struct iovec){ to, bytes }, 1, from, n, 0);
-		if (got >= 0 || (errno != EPERM && errno != ENOSYS))
-			return got;
-		cp->no_vm = true;
-	}
-	return pread(cp->mem, to, from[0].iov_len, (off_t)(k->start + cp->part));
-}
-
-static int copy_all(struct copier *cp)
-{
-	struct capture *c = cp->c;
-	unsigned bad = 0;
-	while (cp->i < c->kept.n) {
-		ssize_t got = copy_some(cp);
-		if (got < 0 && errno == ESRCH)
-			return ERR_GONE;
-		if (got > 0) {
-			bad = 0;
-			advance(cp, (uint64_t)got);
-		} else {
-			/* This page cannot be had so; /proc/PID/mem reads what has no read permission, too. */
-			const struct kept *k = &c->kept.p[cp->i];
-			addr_t addr = k->start + cp->part;
-			ssize_t n = pread(cp->mem, c->data + k->at + cp->part, PAGE, (off_t)addr);
-			uint64_t len = PAGE;
-			if (n < PAGE) {
-				if (++bad >= GIVE_UP_PAGES)
-					len = k->end - addr;
-				*vec_push(&c->missing) = (struct missing){ addr, addr + len, n < 0 ? (uint32_t)errno : 0, WHY_UNREADABLE };
-			}
-			advance(cp, len);
-		}
-		if (interrupted(c, cp->err) || frozen_over(c->frozen))
-			return ERR_LIMIT;
-	}
-	return 0;
-}
-
 static int gave_up(const struct capture *c, uint64_t total, struct err *err)
 {
 	char size[24];
@@ -358,7 +274,7 @@ static int gave_up(const struct capture *c, uint64_t total, struct err *err)
 }
 
 /* The process stands still from freeze to thaw. */
-static int stop_and_copy(struct capture *c, const struct flags *flags, struct ranges *scratch, struct err *err)
+static int stop_and_copy(struct capture *c, struct copy *copy, const struct flags *flags, struct ranges *scratch, struct err *err)
 {
 	struct haste before;
 	haste_begin(&before);
@@ -387,8 +303,9 @@ static int stop_and_copy(struct capture *c, const struct flags *flags, struct ra
 	int e = errno;
 	bool grew = !code && total > c->data_size;
 	if (!code && !grew && !replaced) {
-		struct copier cp = { .c = c, .tid = c->tid, .mem = mem, .err = err };
-		code = copy_all(&cp);
+		code = copy_run(copy, c->tid, mem, total);
+		if (code == ERR_LIMIT && interrupted(c, err))
+			code = ERR_LIMIT;
 	}
 	c->stopped_ns = thaw(c->frozen);
 	haste_end(&before);
@@ -503,8 +420,10 @@ int capture(pid_t pid, const struct capture_options *opt, struct capture **ret, 
 		code = reserve(c, total, err);
 	if (!code)
 		code = interrupted(c, err);
+	struct copy *copy = code ? NULL : copy_new(c, total);
 	if (!code)
-		code = stop_and_copy(c, &flags, &scratch, err);
+		code = stop_and_copy(c, copy, &flags, &scratch, err);
+	copy_free(copy);
 	if (!code) {
 		note_excluded(c, &flags);
 		if (opt->bundle != BUNDLE_NONE)
