@@ -15,21 +15,35 @@ enum { CODE = 0x400000, STACK = 0x7ff00000, SIZE = 0x4000, RBP = 6, RSP = 7, RIP
 
 static uint8_t code[SIZE], stack[SIZE];
 
+/* Calls end at 0x20, 0x30 and 0x200. */
+static void set_code(void)
+{
+	memset(code, 0x90, sizeof code);
+	for (const unsigned *at = (const unsigned[]){ 0x20, 0x30, 0x200, 0 }; *at; at++)
+		memcpy(code + *at - 5, "\xe8\0\0\0", 5);
+}
+
 static int read_mem(void *ctx, uint64_t offset, void *buf, size_t len)
 {
 	memcpy(buf, (uint8_t *)ctx + offset, len);
 	return 0;
 }
 
-static void put(uint64_t at, uint64_t v)
+static void put_word(uint64_t at, uint64_t v, unsigned width)
 {
-	memcpy(stack + (at - STACK), &v, 8);
+	for (unsigned i = 0; i < width; i++)
+		stack[at - STACK + i] = (uint8_t)(v >> 8 * i);
 }
 
-/* x86-64: code without any table, and a stack. */
-static struct image *image(size_t threads)
+static void put(uint64_t at, uint64_t v)
 {
-	struct image *img = image_new((struct abi){ .machine = 62, .width = 8 });
+	put_word(at, v, 8);
+}
+
+/* Code without any table, and a stack. */
+static struct image *image_of(struct abi abi, size_t threads)
+{
+	struct image *img = image_new(abi);
 	struct segment seg = { .start = CODE, .size = SIZE, .prot = 1 | 4, .read = read_mem, .ctx = code };
 	ck_assert_int_eq(image_add_segment(img, &seg, LAY_OVER), 0);
 	seg = (struct segment){ .start = STACK, .size = SIZE, .prot = 3, .read = read_mem, .ctx = stack };
@@ -40,6 +54,11 @@ static struct image *image(size_t threads)
 	}
 	image_settle(img);
 	return img;
+}
+
+static struct image *image(size_t threads)
+{
+	return image_of((struct abi){ .machine = 62, .width = 8 }, threads);
 }
 
 static void registers(struct image *img, size_t i, uint64_t pc, uint64_t sp, uint64_t bp)
@@ -67,6 +86,8 @@ static void pcs(const struct native_records *r, size_t i, struct sb *b)
 	for (size_t k = 0; k < r->stacks[i].n; k++) {
 		const struct native_frame *f = &r->frames.p[r->stacks[i].first + k];
 		sb_printf(b, "%s%lx%s%s%s", k ? " " : "", f->pc, f->bits & NATIVE_CALL ? "" : "!", f->bits & NATIVE_GUESS ? "g" : "", f->bits & NATIVE_SCAN ? "s" : "");
+		sb_printf(b, "%s%s", f->bits & NATIVE_LINK ? "l" : "", f->bits & NATIVE_SIGNAL ? "S" : "");
+		ck_assert(!(f->bits & NATIVE_TOP) == (k != 0));
 	}
 	sb_printf(b, ";%d", r->stacks[i].end);
 }
@@ -75,25 +96,23 @@ static void pcs(const struct native_records *r, size_t i, struct sb *b)
 static const struct {
 	const char *what;
 	uint64_t pc, sp, bp, word[12];
-	uint8_t call_before; /* a call instruction ends at CODE + 0x200 */
 	const char *out;
 } stacks[] = {
-	{ "frame pointers, up to one that is 0", CODE + 0x10, 0x100, 0x110, { 1, 2, STACK + 0x130, CODE + 0x20, 3, 4, 0, 0 }, 0, "400010! 400020g;4" },
-	{ "a chain of three", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, CODE + 0x20, STACK + 0x120, CODE + 0x30, 0, 0 }, 0, "400010! 400020g 400030g;4" },
-	{ "a chain that loops", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, CODE + 0x20, STACK + 0x100, CODE + 0x30 }, 0, "400010! 400020g 400030g;4" },
-	{ "a caller where no code is", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, 0x1234 }, 0, "400010!;4" },
-	{ "no frame pointer at all", CODE + 0x10, 0x100, 0xfffff, { 0 }, 0, "400010!;4" },
-	{ "a jump into nowhere, its return address on top", 0, 0x100, 0xfffff, { CODE + 0x200 }, 1, "0! 400200s;4" },
-	{ "and some words below it", 0x10, 0x100, 0xfffff, { 7, CODE + 0x300, CODE + 0x200 }, 1, "10! 400200s;4" },
-	{ "a word that no call left", 0, 0x100, 0xfffff, { CODE + 0x200 }, 0, "0!;4" },
+	{ "frame pointers, up to one that is 0", CODE + 0x10, 0x100, 0x110, { 1, 2, STACK + 0x130, CODE + 0x20, 3, 4, 0, 0 }, "400010! 400020g;4" },
+	{ "a chain of three", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, CODE + 0x20, STACK + 0x120, CODE + 0x30, 0, 0 }, "400010! 400020g 400030g;4" },
+	{ "a chain that loops", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, CODE + 0x20, STACK + 0x100, CODE + 0x30 }, "400010! 400020g 400030g;4" },
+	{ "a caller where no code is", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, 0x1234 }, "400010!;4" },
+	{ "no frame pointer at all", CODE + 0x10, 0x100, 0xfffff, { 0 }, "400010!;4" },
+	{ "a jump into nowhere, its return address on top", 0, 0x100, 0xfffff, { CODE + 0x200 }, "0! 400200s;4" },
+	{ "and some words below it", 0x10, 0x100, 0xfffff, { 7, CODE + 0x300, CODE + 0x200 }, "10! 400200s;4" },
+	{ "a word that no call left", 0, 0x100, 0xfffff, { CODE + 0x201 }, "0!;4" },
+	{ "a frame pointer to what no call left: searched", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, CODE + 0x21, 5, CODE + 0x30 }, "400010! 400030s;4" },
 };
 
 START_TEST(built)
 {
-	memset(code, 0x90, sizeof code);
+	set_code();
 	memset(stack, 0, sizeof stack);
-	if (stacks[_i].call_before)
-		code[0x200 - 5] = 0xe8;
 	for (size_t k = 0; k < 12; k++)
 		put(STACK + 0x100 + 8 * k, stacks[_i].word[k]);
 	struct image *img = image(1);
@@ -115,9 +134,103 @@ START_TEST(built)
 }
 END_TEST
 
+/*
+ * Other machines.  Code: calls end at 0x20, 0x30 (ARM: in Thumb) and 0x200, and a handler returns to 0x400.  Registers: pc, sp, fp, lr;
+ * words from STACK + 0x100 on, of the machine's width.
+ */
+enum { I386, AARCH64, ARM, X86_64, S390X };
+static const struct kind {
+	struct abi abi;
+	int sp, fp, lr, pc;
+	const char *call, *thumb, *sigreturn;
+	unsigned n_sigreturn;
+} kinds[] = {
+	[I386] = { { 3, 4, false }, 4, 5, -1, 8, "\xff\x90\1\2\3\4", NULL, "", 0 },
+	[AARCH64] = { { 183, 8, false }, 31, 29, 30, 32, "\0\0\0\x94", NULL, "\x68\x11\x80\xd2\1\0\0\xd4", 8 },
+	[ARM] = { { 40, 4, false }, 13, 11, 14, 15, "\0\0\0\xeb", "\0\xf0\0\xf8", "\255\x70\xa0\xe3\0\0\0\xef", 8 },
+	[X86_64] = { { 62, 8, false }, RSP, RBP, -1, RIP, "\xe8\0\0\0", NULL, "\x48\xc7\xc0\x0f\0\0\0\x0f\x05", 9 },
+	[S390X] = { { 22, 8, true }, 15, 11, 14, -1, "\x0d\xe1", NULL, "", 0 },
+};
+static const struct {
+	const char *what;
+	int kind;
+	uint64_t pc, sp, fp, lr, word[8];
+	struct { uint16_t at; uint64_t v; } more[3]; /* further words */
+	const char *out;
+} others[] = {
+	{ "i386: frame pointers", I386, CODE + 0x10, 0x100, 0x108, 0, { 1, 2, STACK + 0x118, CODE + 0x20, 3, 4, STACK + 0x700, CODE + 0x30 }, { { 0 } }, "400010! 400020g 400030g;4" },
+	{ "i386: a jump into nowhere", I386, 0x10, 0x100, 0, 0, { CODE + 0x30 }, { { 0 } }, "10! 400030s;4" },
+	{ "i386: searched", I386, CODE + 0x10, 0x100, 0x5, 0, { 1, CODE + 0x31, CODE + 0x30 }, { { 0 } }, "400010! 400030s;4" },
+	{ "aarch64: link register, then frame pointers", AARCH64, CODE + 0x10, 0x100, 0x110, CODE + 0x30, { 1, 2, STACK + 0x120, CODE + 0x20, 0, 0 }, { { 0 } },
+	  "400010! 400030g 400020g;4" },
+	{ "aarch64: a link register that no call left: by the frame pointer", AARCH64, CODE + 0x10, 0x100, 0x110, CODE + 0x34, { 1, 2, 0, CODE + 0x20 }, { { 0 } },
+	  "400010! 400020g;4" },
+	{ "aarch64: signed return addresses", AARCH64, CODE + 0x10, 0x100, 0x110, 0xff, { 1, 2, 0, 0x7a000000000000 * 2 + CODE + 0x20 }, { { 0 } }, "400010! 400020g;4" },
+	{ "aarch64: a jump into nowhere", AARCH64, 0x10, 0x100, 0, CODE + 0x30, { 0 }, { { 0 } }, "10! 400030l;4" },
+	{ "aarch64: searched", AARCH64, CODE + 0x10, 0x100, 3, 0, { 1, CODE + 0x24, CODE + 0x20 }, { { 0 } }, "400010! 400020s;4" },
+	{ "aarch64: a handler's return", AARCH64, CODE + 0x10, 0x100, 0, CODE + 0x400, { 0 }, { { 0x100 + 312 + 31 * 8, STACK + 0x800 }, { 0x100 + 312 + 32 * 8, CODE + 0x50 }, { 0 } },
+	  "400010! 400400!lS 400050!;4" },
+	{ "arm: link register, then gcc's frame pointers", ARM, CODE + 0x10, 0x100, 0x104, CODE + 0x20, { 0, CODE + 0x200, 0, 0 }, { { 0 } }, "400010! 400020l 400200g;4" },
+	{ "arm: clang's frame pointers, Thumb", ARM, CODE + 0x10, 0x100, 0x108, 0, { 0, 0, STACK + 0x118, CODE + 0x31, 0, 0, 0, CODE + 0x200 }, { { 0 } },
+	  "400010! 400030g 400200g;4" },
+	{ "arm: searched, twice", ARM, CODE + 0x10, 0x100, 3, 0, { 1, CODE + 0x30, CODE + 0x31, 7, CODE + 0x200 }, { { 0 } }, "400010! 400030s 400200s;4" },
+	{ "arm: a Thumb address in ARM's code", ARM, CODE + 0x10, 0x100, 3, 0, { CODE + 0x21, CODE + 0x201 }, { { 0 } }, "400010!;4" },
+	{ "arm: what a signal interrupted", ARM, CODE + 0x10, 0x100, 3, 0, { 1, CODE + 0x400 }, { { 0x108 + 160 + 13 * 4, STACK + 0x800 }, { 0x108 + 160 + 15 * 4, CODE + 0x50 }, { 0x800, CODE + 0x20 } },
+	  "400010! 400400!sS 400050! 400020s;4" },
+	{ "x86-64: what a signal interrupted", X86_64, CODE + 0x10, 0x100, 3, 0, { 1, CODE + 0x400 }, { { 0x110 + 40 + 15 * 8, STACK + 0x800 }, { 0x110 + 40 + 16 * 8, CODE + 0x50 }, { 0x808, CODE + 0x20 } },
+	  "400010! 400400!sS 400050! 400020s;4" },
+	{ "a machine whose calls are not known", S390X, CODE + 0x10, 0x100, 0, CODE + 0x20, { CODE + 0x20, CODE + 0x20 }, { { 0 } }, "400010!;4" },
+};
+
+START_TEST(machines)
+{
+	const struct kind *k = &kinds[others[_i].kind];
+	set_code();
+	memset(stack, 0, sizeof stack);
+	memset(code, 0, sizeof code);
+	const unsigned len = k->abi.machine == 3 ? 6 : k->abi.machine == 62 ? 5 : k->abi.machine == 22 ? 2 : 4;
+	memcpy(code + 0x20 - len, k->call, len);
+	memcpy(code + 0x200 - len, k->call, len);
+	memcpy(code + 0x30 - len, k->thumb ? k->thumb : k->call, len);
+	memcpy(code + 0x400, k->sigreturn, k->n_sigreturn);
+	for (unsigned i = 0; i < 8; i++)
+		put_word(STACK + 0x100 + i * k->abi.width, others[_i].word[i], k->abi.width);
+	for (unsigned i = 0; i < 3 && others[_i].more[i].at; i++)
+		put_word(STACK + others[_i].more[i].at, others[_i].more[i].v, k->abi.width);
+	struct image *img = image_of(k->abi, 1);
+	const struct thread *t;
+	image_threads(img, &t);
+	struct regs *r = (struct regs *)&t->regs;
+	r->pc = others[_i].pc;
+	r->sp = STACK + others[_i].sp;
+	const struct { int reg; uint64_t v; } set[] = {
+		{ k->pc, r->pc }, { k->sp, r->sp }, { k->fp, others[_i].fp < 0x100 ? others[_i].fp : STACK + others[_i].fp }, { k->lr, others[_i].lr },
+	};
+	for (size_t i = 0; i < sizeof set / sizeof *set; i++)
+		if (set[i].reg >= 0) {
+			r->value[set[i].reg] = set[i].v;
+			r->known |= (uint64_t)1 << set[i].reg;
+		}
+	struct modules *mods = no_modules(img);
+	struct native *n;
+	const struct native_records *rec;
+	struct err err = { 0 };
+	ck_assert_int_eq(native_start(img, mods, &native_default, &n, &err), 0);
+	ck_assert_msg(native_finish(n, &rec, &err) == 0, "%s", err.msg);
+	struct sb b = { 0 };
+	pcs(rec, 0, &b);
+	sb_char(&b, '\0');
+	ck_assert_msg(strcmp(b.s, others[_i].out) == 0, "%s: %s, not %s", others[_i].what, b.s, others[_i].out);
+	sb_free(&b);
+	native_close(n);
+	modules_close(mods);
+	image_close(img);
+}
+END_TEST
+
 static void start(size_t threads, const struct native_limits *lim, struct image **img, struct modules **mods, struct native **n)
 {
-	memset(code, 0x90, sizeof code);
+	set_code();
 	for (uint64_t at = 0x100; at + 0x10 < SIZE; at += 0x10) { /* a long chain of frame pointers */
 		put(STACK + at, STACK + at + 0x10);
 		put(STACK + at + 8, CODE + 0x20);
@@ -198,7 +311,7 @@ START_TEST(starved)
 	struct err err = { 0 };
 	struct native_limits lim = native_default;
 	lim.memory = 0;
-	start(100000, &lim, &img, &mods, &n);
+	start(10000, &lim, &img, &mods, &n);
 	int rc = native_finish(n, &r, &err);
 	ck_assert_msg(rc == ERR_GONE || rc == 0, "%d %s", rc, err.msg); /* it may have had enough already */
 	stop(img, mods, n);
@@ -240,6 +353,7 @@ int main(void)
 	TCase *c = tcase_create("child");
 	tcase_set_timeout(c, 30);
 	tcase_add_loop_test(c, built, 0, (int)(sizeof stacks / sizeof *stacks));
+	tcase_add_loop_test(c, machines, 0, (int)(sizeof others / sizeof *others));
 	tcase_add_test(c, frames_limit);
 	tcase_add_test(c, killed);
 	tcase_add_test(c, too_slow);

@@ -5,7 +5,7 @@
 
 enum { NONE = -1 };
 enum role {
-	PC = 1, SP = 2, TLS = 4, TLS_HIGH = 8, NR = 16, TRAP = 32, ARG0 = 64,
+	PC = 1, SP = 2, TLS = 4, TLS_HIGH = 8, NR = 16, TRAP = 32, ARG0 = 64 /* to ARG0 << 5 */, FP = 4096, LR = 8192,
 };
 #define ARG(n) (ARG0 << (n))
 enum nr_rule { NR_SIGNED, NR_ORIG, NR_TRAP, NR_NOTE };
@@ -216,13 +216,28 @@ int abi_notes(const struct abi *abi, struct abi_notes *ret)
 	return 0;
 }
 
-int abi_sp(const struct abi *abi)
+static int dwarf_of(const struct abi *abi, enum role role)
 {
 	const struct machine *m = machine_of(abi);
 	for (const struct reg *row = m ? m->reg : NULL; row && row->name; row++)
-		if (row->role & SP)
+		if (row->role & role)
 			return row->dwarf;
 	return -1;
+}
+
+int abi_sp(const struct abi *abi)
+{
+	return dwarf_of(abi, SP);
+}
+
+int abi_fp(const struct abi *abi)
+{
+	return dwarf_of(abi, FP);
+}
+
+int abi_lr(const struct abi *abi)
+{
+	return dwarf_of(abi, LR);
 }
 
 bool abi_register(const struct abi *abi, const char *name, size_t *ret_offset, size_t *ret_width)

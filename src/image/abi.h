@@ -32,8 +32,10 @@ int abi_regs_note(const struct abi *abi, uint32_t type, struct blob desc, struct
 /* The inverse of abi_name and where a register is in pr_reg, by its name in registers.def; for builders of cores. */
 bool abi_by_name(const char *name, struct abi *ret);
 bool abi_register(const struct abi *abi, const char *name, size_t *ret_offset, size_t *ret_width);
-/* The DWARF number of the stack pointer; -1: not known. */
+/* DWARF numbers of the stack pointer, the frame pointer, the link register; -1: not known, or the machine has none. */
 int abi_sp(const struct abi *abi);
+int abi_fp(const struct abi *abi);
+int abi_lr(const struct abi *abi);
 /* Where the parts of NT_PRSTATUS and NT_PRPSINFO are in this ABI (offsets in the note's descriptor), and sizes. */
 struct abi_notes {
 	size_t prstatus_size, pr_cursig, pr_pid, pr_reg, pr_reg_size;

@@ -102,6 +102,30 @@ static bool module_is(const struct module *m, const char *start)
 	return m->path.len && len >= want && memcmp(base, start, want) == 0;
 }
 
+/* Code that is no module's: a JIT's, where the memory is no file's; libffi keeps its closures in a file without a name. */
+static void no_module(struct natives *n, addr_t at, struct report_frame *out)
+{
+	const struct mapping *map = image_mapping_at(n->t->img, at);
+	const struct segment *seg = image_segment_at(n->t->img, at);
+	if (map && map->path.len) {
+		out->module = str_from_bytes(n->r->arena, map->path.p, map->path.len);
+		out->offset = at - map->start + map->offset;
+		if (!out->function.s && memmem(map->path.p, map->path.len, "memfd:libffi", 12))
+			out->function = STR("libffi closure");
+	} else if (seg && seg->prot & 4) {
+		out->function = STR("JIT code");
+		out->jit = true;
+	}
+}
+
+static void found_by(uint8_t bits, struct report_frame *out)
+{
+	out->signal = bits & NATIVE_SIGNAL;
+	out->likely = bits & (NATIVE_SCAN | NATIVE_GUESS | NATIVE_LINK);
+	out->found_by = bits & NATIVE_TOP ? "registers" : bits & NATIVE_SCAN ? "scan" : bits & NATIVE_LINK ? "link register" : bits & NATIVE_GUESS ? "frame pointer"
+			: bits & (NATIVE_CALL | NATIVE_SIGNAL) ? "cfi" : "signal frame";
+}
+
 static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f)
 {
 	struct pc_entry *e, key = { .key = { f->pc, f->bits } };
@@ -129,14 +153,12 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 		out->file = n_places ? str_dup(n->r->arena, places[i].file) : (struct str){ 0 };
 		out->inlined = !outer;
 		out->into = outer && name.s ? f->pc - (at - into) : 0;
-		out->guessed = f->bits & NATIVE_SCAN ? "scan" : f->bits & NATIVE_GUESS ? "frame pointer" : NULL;
+		found_by(f->bits, out);
 		if (m) {
 			out->module = m->vdso ? STR("[vdso]") : str_from_bytes(n->r->arena, m->path.p, m->path.len);
 			out->offset = m->bias_known ? f->pc - m->bias : f->pc - m->start;
 		} else {
-			const struct mapping *map = image_mapping_at(n->t->img, at);
-			out->module = map && map->path.len ? str_from_bytes(n->r->arena, map->path.p, map->path.len) : (struct str){ 0 };
-			out->offset = map && map->path.len ? f->pc - map->start + map->offset : 0;
+			no_module(n, f->pc, out);
 		}
 		out->plumbing = is_plumbing(out->function) ? PLUMBING_SILENT : PLUMBING_NONE;
 	}
@@ -327,6 +349,21 @@ static const struct report_frame *variant(struct natives *n, struct pc_entry *e,
 	return other->frames[0];
 }
 
+/* The interpreter's own JIT: called by an evaluation frame, in whose stead it evaluates. */
+static void jit_evaluates(struct natives *n, size_t n_items)
+{
+	bool within = false;
+	for (size_t i = n_items; i-- > 0;) {
+		struct merge_item *it = &n->items.p[i];
+		if (it->python)
+			continue;
+		if (!n->entries.p[it->index]->frames[0]->jit)
+			within = it->role == MERGE_EVAL;
+		else if (within)
+			it->role = MERGE_EVAL;
+	}
+}
+
 void natives_stack(struct natives *n, size_t index, addr_t state, const struct native_python *py, size_t n_py, bool broken,
 		   struct report_thread *th, struct native_list *out)
 {
@@ -365,6 +402,7 @@ void natives_stack(struct natives *n, size_t index, addr_t state, const struct n
 			n->unmatched_why = th->unmatched;
 		}
 	}
+	jit_evaluates(n, n_items);
 	size_t left = n->python.n;
 	for (size_t i = 0; i < n_items; i++) {
 		const struct merge_item *it = &n->items.p[i];

@@ -34,7 +34,10 @@ struct report_frame {
 	uint64_t into;             /* bytes from the function's start */
 	bool inlined;              /* into the next older frame, which has the same pc */
 	uint8_t plumbing;          /* enum plumbing: the interpreter's own machinery, unless all is to be seen */
-	const char *guessed;       /* how it was found where no table says so: "frame pointer", "scan"; NULL: surely */
+	bool signal;               /* what a signal handler returns to: the next older frame was interrupted */
+	bool jit;                  /* code in memory that is no file's */
+	const char *found_by;      /* "registers" "cfi" (the unwind tables) "signal frame"; likely ones: "link register" "frame pointer" "scan"; NULL: not known */
+	bool likely;               /* found by what need not be true */
 };
 
 /* A piece of a stack: frames[0..n) of it stand `repeat` times one after the other (repeat >= 1). Oldest first. */

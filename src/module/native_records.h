@@ -25,8 +25,15 @@ enum native_end {
 	NATIVE_NO_REGS,   /* the thread's registers are not known, or no unwinding for this machine */
 	NATIVE_ENDS,
 };
-enum { NATIVE_CALL = 1 /* pc is where a call returns to */, NATIVE_GUESS = 2 /* found by a frame pointer, not by a table */,
-       NATIVE_SCAN = 4 /* found by looking for a return address */, NATIVE_BITS = 7 };
+enum {
+	NATIVE_CALL = 1,    /* pc is where a call returns to */
+	NATIVE_GUESS = 2,   /* found by a frame pointer, not by a table */
+	NATIVE_SCAN = 4,    /* found by looking for a return address */
+	NATIVE_LINK = 8,    /* found by the link register, not by a table */
+	NATIVE_SIGNAL = 16, /* what a signal handler returns to: the next older frame is the interrupted one */
+	NATIVE_TOP = 32,    /* the thread's own registers */
+	NATIVE_BITS = 63
+};
 
 struct native_frame {
 	addr_t pc, sp;

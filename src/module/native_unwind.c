@@ -4,6 +4,10 @@
  * dwfl_attach_state with reads of our own, since libdw 0.188's dwfl_core_file_attach looks each word up in a list of all
  * segments (37 s for 10,000 frames against 0.06 s).  A module's ELF is opened when a pc first falls into it: its file where
  * there is one, else one made from memory (memory_elf.c).
+ *
+ * Where libdw finds no way on, the caller is looked for (native_guess.c) and libdw is started again from there: by the link
+ * register, the frame pointer, the registers that a signal interrupted, else by a search of the stack.  What a search finds is
+ * taken only if libdw can go on from it, where tables tell how.
  */
 #include "module/native_unwind.h"
 
@@ -13,15 +17,23 @@
 #include <unistd.h>
 
 #include <dwarf.h>
+#include <elf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 
 #include "config.h"
 #include "module/memory_elf.h"
 #include "module/modules.h"
+#include "module/native_guess.h"
 
 enum {
-	FLUSH = 1 << 16, SCAN_WORDS = 512, SCANS = 8, BACKWARDS = 64,
+	FLUSH = 1 << 16, BACKWARDS = 64,
+	SCAN_WORDS = 512,
+	SCANNED_MAX = 1 << 24, /* words, of all threads */
+	STARTS_MAX = 4096,    /* of libdw, for one thread */
+	PROBE_FRAMES = 2,     /* callers that have to be right */
+	POINTERS = 4,         /* words of the stack that may be a caller's frame pointer */
+	POINTER_SPAN = 1 << 20,
 	PCS_MAX = 1 << 20,    /* remembered; more are looked up again */
 	PLACES_MAX = 1 << 14, /* with source lines */
 	COPY_MAX = 128 << 20, /* of unwind tables out of the image */
@@ -29,14 +41,15 @@ enum {
 
 enum tables { TABLES_YES, TABLES_NO, TABLES_NO_ELF, TABLES_NO_MODULE };
 /* A pc that was met: does a table say how to go on from there? */
-struct known_pc { addr_t pc; uint8_t tables; bool used, call; };
+struct known_pc { addr_t pc; uint8_t tables; bool used, call, sigreturn; };
 
 struct unwind {
 	struct image *img;
 	struct modules *mods;
 	const struct native_limits *lim;
 	const struct abi *abi;
-	int sp_reg;
+	struct guess guess;
+	int sp_reg, fp_reg, lr_reg;
 	const struct thread *threads;
 	struct reported { struct unwind *u; struct mod *m; } *reported;
 	Dwfl *dwfl;
@@ -45,18 +58,27 @@ struct unwind {
 	struct sb out;
 	/* The thread that is under way. */
 	size_t thread;
-	addr_t pc, sp;             /* where a resumed one begins */
-	bool resumed;
+	struct regs from;          /* where libdw begins; pc within the call, if it is a return address */
+	addr_t from_pc;            /* as it is shown */
+	uint8_t from_bits;
+	bool begins;               /* the next frame is that one */
+	uint64_t n_begun;          /* frames before it */
+	bool again;                /* libdw is to begin at from, since it could not go on itself */
 	struct VEC(struct native_frame) frames; /* not written yet */
 	struct native_frame last;
+	addr_t last_fp;
 	uint64_t n;
 	unsigned backwards;
-	uint8_t bits;              /* of the next frame */
+	enum tables tables;        /* of the last one */
 	enum native_end end;       /* why it was stopped; NATIVE_WHOLE: it was not */
 	const char *why;
+	struct { unsigned n; addr_t sp; bool bad; } probe;
+	addr_t pointer[POINTERS];  /* words of the stack, newest last, that may be the frame pointer of an older frame */
+	size_t n_pointers;
 	/* All of them. */
 	struct known_pc *pcs;
 	size_t n_pcs, room;
+	uint64_t scanned;
 };
 
 static void flush(struct unwind *u)
@@ -130,18 +152,12 @@ static bool read_word(Dwfl *dwfl, Dwarf_Addr addr, Dwarf_Word *ret, void *arg)
 static bool set_registers(Dwfl_Thread *thread, void *arg)
 {
 	struct unwind *u = arg;
-	const struct regs *r = &u->threads[u->thread].regs;
-	Dwarf_Word sp = u->sp, pc = u->resumed ? u->pc : r->pc;
-	if (u->resumed) {
-		dwfl_thread_state_registers(thread, u->sp_reg, 1, &sp);
-	} else {
-		for (int i = 0; i < 64; i++) {
-			Dwarf_Word v = r->value[i];
-			if (r->known >> i & 1) /* false: a register that libdw does not unwind */
-				dwfl_thread_state_registers(thread, i, 1, &v);
-		}
+	for (int i = 0; i < 64; i++) {
+		Dwarf_Word v = u->from.value[i];
+		if (u->from.known >> i & 1) /* false: a register that libdw does not unwind */
+			dwfl_thread_state_registers(thread, i, 1, &v);
 	}
-	dwfl_thread_state_register_pc(thread, pc);
+	dwfl_thread_state_register_pc(thread, u->from.pc);
 	return true;
 }
 
@@ -181,9 +197,8 @@ static size_t slot(const struct unwind *u, addr_t pc, bool call)
 	return i;
 }
 
-static enum tables tables_at(struct unwind *u, const struct native_frame *f)
+static struct known_pc known(struct unwind *u, addr_t pc, bool call)
 {
-	const bool call = f->bits & NATIVE_CALL;
 	if (u->n_pcs * 2 >= u->room && u->room < PCS_MAX) {
 		struct known_pc *old = u->pcs;
 		size_t n = u->room;
@@ -195,15 +210,15 @@ static enum tables tables_at(struct unwind *u, const struct native_frame *f)
 		free(old);
 	}
 	const bool full = u->n_pcs * 2 >= u->room;
-	size_t i = slot(u, f->pc, call);
-	if (!u->pcs[i].used) {
-		enum tables t = look_up_tables(u, f->pc - call);
-		if (full)
-			return t;
-		u->pcs[i] = (struct known_pc){ f->pc, (uint8_t)t, true, call };
+	size_t i = slot(u, pc, call);
+	if (u->pcs[i].used)
+		return u->pcs[i];
+	struct known_pc k = { pc, (uint8_t)look_up_tables(u, pc - call), true, call, guess_is_sigreturn(&u->guess, pc) };
+	if (!full) {
+		u->pcs[i] = k;
 		u->n_pcs++;
 	}
-	return u->pcs[i].tables;
+	return k;
 }
 
 static int stop(struct unwind *u, enum native_end end, const char *why)
@@ -213,33 +228,90 @@ static int stop(struct unwind *u, enum native_end end, const char *why)
 	return DWARF_CB_ABORT;
 }
 
-/* Could a caller be there? */
-static bool may_be_code(struct unwind *u, addr_t at)
+static addr_t frame_reg(Dwfl_Frame *state, int reg)
 {
-	const struct segment *s = image_segment_at(u->img, at);
-	return modules_at(u->mods, at) || (s && s->prot & 4);
+	Dwarf_Word v = 0;
+#if HAVE_DWFL_FRAME_REG
+	if (reg < 0 || dwfl_frame_reg(state, (unsigned)reg, &v) != 0)
+		v = 0;
+#else
+	(void)state, (void)reg;
+#endif
+	return v;
+}
+
+/* Begin again with these registers, at a return address (bits has NATIVE_CALL) or at the instruction itself. */
+static void begin_at(struct unwind *u, const struct regs *r, addr_t pc, uint8_t bits)
+{
+	if (r != &u->from)
+		u->from = *r;
+	u->from.pc = pc - (bits & NATIVE_CALL);
+	u->from_pc = pc;
+	u->from_bits = bits;
+	u->again = true;
+}
+
+/* Is the last frame one whose registers are all known: the thread's innermost, or what a signal interrupted? */
+static bool by_itself(const struct unwind *u)
+{
+	return u->n == u->n_begun + 1 && !(u->from_bits & NATIVE_CALL);
+}
+
+/* A function's link register leads into itself, once it has called another. */
+static bool same_function(struct unwind *u, addr_t a, addr_t b)
+{
+	struct str x, y;
+	uint64_t off, other;
+	if (modules_name(u->mods, a, &x, &off) < 0 || modules_name(u->mods, b, &y, &other) < 0)
+		return false;
+	return a - off == b - other;
+}
+
+/* All registers of a frame that libdw cannot go on from, since its pc is not plain. */
+static void take_registers(struct unwind *u, Dwfl_Frame *state)
+{
+	struct regs r = { 0 };
+	for (int i = 0; i < 64; i++) {
+		r.value[i] = u->from.known >> i & 1 ? frame_reg(state, i) : 0;
+		r.known |= (uint64_t)(r.value[i] != 0) << i;
+	}
+	u->from = r;
 }
 
 static int frame(Dwfl_Frame *state, void *arg)
 {
 	struct unwind *u = arg;
-	struct native_frame f = { 0 };
+	struct native_frame f = { .sp = frame_reg(state, u->sp_reg) };
+	const addr_t fp = frame_reg(state, u->fp_reg);
+	const bool begins = u->begins;
 	Dwarf_Addr pc;
 	bool activation;
 	if (!dwfl_frame_pc(state, &pc, &activation))
 		return stop(u, NATIVE_BROKEN, dwfl_errmsg(-1));
-#if HAVE_DWFL_FRAME_REG
-	Dwarf_Word sp;
-	if (u->sp_reg >= 0 && dwfl_frame_reg(state, (unsigned)u->sp_reg, &sp) == 0)
-		f.sp = sp;
-#endif
-	f.pc = pc;
-	f.bits = (uint8_t)(u->bits | (activation && !u->resumed ? 0 : NATIVE_CALL));
-	u->resumed = false; /* from here on activation tells */
+	u->begins = false;
+	f.pc = begins ? u->from_pc : guess_plain(&u->guess, pc);
+	f.bits = begins ? u->from_bits : (uint8_t)((u->tables == TABLES_YES ? 0 : NATIVE_GUESS) | (activation ? 0 : NATIVE_CALL));
+	if (u->n && !guess_code(&u->guess, f.pc - (f.bits & NATIVE_CALL)))
+		return stop(u, f.pc ? NATIVE_BROKEN : NATIVE_WHOLE, "the caller would be where no code is");
+	if (!begins && u->abi->machine == EM_AARCH64 && f.pc != pc) {
+		take_registers(u, state);
+		begin_at(u, &u->from, f.pc, f.bits);
+		return stop(u, NATIVE_BROKEN, "a signed return address");
+	}
+	struct known_pc k = known(u, f.pc, f.bits & NATIVE_CALL);
+	if (u->n && (k.sigreturn || !(f.bits & NATIVE_CALL)) && !(u->last.bits & NATIVE_SIGNAL)) {
+		if (f.bits & NATIVE_CALL)
+			k = known(u, f.pc, false);
+		f.bits = (uint8_t)((f.bits & ~NATIVE_CALL) | NATIVE_SIGNAL);
+	}
 	if (u->n) {
-		if (!may_be_code(u, f.pc - (f.bits & NATIVE_CALL)))
-			return stop(u, f.pc ? NATIVE_BROKEN : NATIVE_WHOLE, "the caller would be where no code is");
-		if (f.sp && f.sp <= u->last.sp && (f.bits & NATIVE_GUESS || ++u->backwards > BACKWARDS))
+		if (f.bits & NATIVE_GUESS && !begins) {
+			if (f.bits & NATIVE_CALL && guess_after_call(&u->guess, pc) == AFTER_NO_CALL)
+				return stop(u, NATIVE_BROKEN, "no call ends where the caller would be");
+			if (by_itself(u) && u->lr_reg >= 0 && same_function(u, u->last.pc, f.pc - 1))
+				return DWARF_CB_OK; /* the next one is its caller */
+		}
+		if (f.sp && f.sp <= u->last.sp && !begins && (f.bits & NATIVE_GUESS || ++u->backwards > BACKWARDS))
 			return stop(u, NATIVE_BROKEN, "the stack would run backwards");
 		if (f.sp == u->last.sp && f.pc == u->last.pc)
 			return stop(u, NATIVE_BROKEN, "the stack loops");
@@ -248,48 +320,167 @@ static int frame(Dwfl_Frame *state, void *arg)
 		return stop(u, NATIVE_LIMIT, NULL);
 	u->n++;
 	u->last = f;
+	u->last_fp = fp;
+	u->tables = k.tables;
+	if (k.tables == TABLES_YES)
+		u->n_pointers = 0;
 	*vec_push(&u->frames) = f;
-	u->bits = tables_at(u, &f) == TABLES_YES ? 0 : NATIVE_GUESS;
 	if (u->frames.n >= 4096)
 		put_frames(u);
+	struct regs r;
+	if (f.bits & NATIVE_SIGNAL && k.tables != TABLES_YES && guess_interrupted(&u->guess, f.pc, f.sp, &r)) {
+		begin_at(u, &r, r.pc, 0);
+		return stop(u, NATIVE_BROKEN, "the registers that a signal interrupted");
+	}
 	return u->rc == 0 ? DWARF_CB_OK : DWARF_CB_ABORT;
 }
 
-/* Does a call instruction end at pc?  call rel32, call r/m with every form of address. */
-static bool after_call(struct unwind *u, addr_t pc)
+/* ---- where libdw finds no way on */
+
+static int probe_frame(Dwfl_Frame *state, void *arg)
 {
-	uint8_t b[7];
-	if (pc < sizeof b || !may_be_code(u, pc - 1) || image_read(u->img, pc - sizeof b, b, sizeof b) < 0)
+	struct unwind *u = arg;
+	Dwarf_Addr pc;
+	bool activation;
+	if (!dwfl_frame_pc(state, &pc, &activation)) {
+		u->probe.bad = true;
+		return DWARF_CB_ABORT;
+	}
+	const addr_t sp = frame_reg(state, u->sp_reg);
+	if (u->probe.n++ == 0) {
+		u->probe.sp = sp;
+		return DWARF_CB_OK;
+	}
+	u->probe.bad = sp <= u->probe.sp || !(activation ? guess_code(&u->guess, pc) : guess_after_call(&u->guess, pc) == AFTER_CALL);
+	u->probe.sp = sp;
+	return u->probe.bad || u->probe.n > PROBE_FRAMES ? DWARF_CB_ABORT : DWARF_CB_OK;
+}
+
+/* Can libdw go on from there? */
+static bool proved(struct unwind *u)
+{
+	u->probe.n = 0;
+	u->probe.bad = false;
+	const int rc = dwfl_getthread_frames(u->dwfl, (pid_t)u->thread + 1, probe_frame, u);
+	return u->probe.n > 1 && !u->probe.bad && (rc == 0 || u->probe.n > PROBE_FRAMES);
+}
+
+static void set_reg(struct regs *r, int reg, uint64_t v)
+{
+	if (reg >= 0) {
+		r->value[reg] = v;
+		r->known |= (uint64_t)1 << reg;
+	}
+}
+
+/* A return address at `at`: its caller's frame pointer may be any of u->pointer. */
+static bool goes_on(struct unwind *u, addr_t word, addr_t at)
+{
+	const addr_t pc = guess_plain(&u->guess, word);
+	/* Without tables there is nothing to hold it against, and no way to know the frame pointer. */
+	const bool tables = look_up_tables(u, pc - 1) == TABLES_YES && !guess_is_sigreturn(&u->guess, pc);
+	for (size_t i = tables ? 0 : u->n_pointers; i <= u->n_pointers; i++) {
+		struct regs r = { .pc = pc - 1 };
+		set_reg(&r, u->sp_reg, at + u->abi->width);
+		if (i < u->n_pointers)
+			set_reg(&r, u->fp_reg, u->pointer[i]);
+		u->from = r;
+		if (!tables || proved(u)) {
+			begin_at(u, &u->from, pc, NATIVE_SCAN | NATIVE_CALL);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* May it be the frame pointer of a frame above at?  The newest are kept. */
+static void add_pointer(struct unwind *u, addr_t at, addr_t word)
+{
+	size_t n = 0;
+	if (word <= at || word - at >= POINTER_SPAN || word % u->abi->width)
+		return;
+	for (size_t i = u->n_pointers < POINTERS ? 0 : 1; i < u->n_pointers; i++)
+		if (u->pointer[i] != word)
+			u->pointer[n++] = u->pointer[i];
+	u->pointer[n++] = word;
+	u->n_pointers = n;
+}
+
+static void drop_pointers(struct unwind *u, addr_t at)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < u->n_pointers; i++)
+		if (u->pointer[i] > at)
+			u->pointer[n++] = u->pointer[i];
+	u->n_pointers = n;
+}
+
+/* The first word on the stack that a call could have left and that leads on. */
+static bool scan(struct unwind *u)
+{
+	const unsigned width = u->abi->width;
+	uint8_t byte;
+	/* Where the code of a frame is not at hand its callers' may not be either: a search would only find what older calls left. */
+	if (!u->last.sp || u->last.sp % width || (guess_code(&u->guess, u->last.pc) && image_read(u->img, u->last.pc, &byte, 1) < 0))
 		return false;
-	if (b[2] == 0xe8)
-		return true;
-	for (unsigned len = 2; len <= 7; len++) {
-		uint8_t mod = len >= 2 ? b[7 - len + 1] : 0;
-		if (b[7 - len] != 0xff || (mod >> 3 & 7) != 2)
+	add_pointer(u, u->last.sp, u->last_fp);
+	for (unsigned i = 0; i < SCAN_WORDS && u->scanned < SCANNED_MAX; i++) {
+		uint64_t word, at = u->last.sp + (uint64_t)i * width;
+		u->scanned++;
+		if (at < u->last.sp || image_read_uint(u->img, at, width, &word) < 0)
+			return false;
+		add_pointer(u, at, word);
+		if (guess_plain(&u->guess, word) == u->last.pc)
 			continue;
-		unsigned sib = (mod & 7) == 4 && mod >> 6 != 3, disp = mod >> 6 == 1 ? 1 : mod >> 6 == 2 || (mod >> 6 == 0 && (mod & 7) == 5) ? 4 : 0;
-		if (2 + sib + disp == len)
+		enum after after = guess_after_call(&u->guess, word);
+		if (after == AFTER_NO_CALL && guess_is_sigreturn(&u->guess, guess_plain(&u->guess, word)))
+			after = AFTER_CALL;
+		if (after == AFTER_UNKNOWN)
+			return false;
+		if (after != AFTER_CALL)
+			continue;
+		drop_pointers(u, at);
+		if (goes_on(u, word, at))
 			return true;
 	}
 	return false;
 }
 
-/* A jump into nowhere leaves its return address on top; else the first word above that a call could have left. */
-static bool scan(struct unwind *u)
+/* The caller of a frame that called nothing, where its registers tell. */
+static bool by_registers(struct unwind *u)
 {
-	if (u->abi->machine != EM_X86_64 || !u->last.sp)
+	struct regs r = u->from;
+	const bool nowhere = !guess_code(&u->guess, r.pc);
+	uint64_t word;
+	if (!by_itself(u))
 		return false;
-	for (unsigned i = 0; i < SCAN_WORDS; i++) {
-		uint64_t word, at = u->last.sp + i * 8u;
-		if (image_read_uint(u->img, at, 8, &word) < 0)
+	if (u->lr_reg >= 0) {
+		word = r.known >> u->lr_reg & 1 ? r.value[u->lr_reg] : 0;
+		const addr_t pc = guess_plain(&u->guess, word);
+		if ((!nowhere && u->tables == TABLES_YES) || (!nowhere && same_function(u, r.pc, pc - 1)) ||
+		    (guess_after_call(&u->guess, word) != AFTER_CALL && !guess_is_sigreturn(&u->guess, pc)))
 			return false;
-		if (word == u->last.pc || !after_call(u, word))
-			continue;
-		u->pc = word;
-		u->sp = at + 8;
+		begin_at(u, &r, pc, NATIVE_LINK | NATIVE_CALL);
 		return true;
 	}
-	return false;
+	/* A jump into nowhere leaves its return address on top. */
+	if (!nowhere || image_read_uint(u->img, u->last.sp, u->abi->width, &word) < 0 || guess_after_call(&u->guess, word) != AFTER_CALL)
+		return false;
+	set_reg(&r, u->sp_reg, u->last.sp + u->abi->width);
+	begin_at(u, &r, word, NATIVE_SCAN | NATIVE_CALL);
+	return true;
+}
+
+static bool by_pointer(struct unwind *u)
+{
+	struct guess_frame g;
+	struct regs r = { 0 };
+	if (u->tables == TABLES_YES || !guess_by_pointer(&u->guess, u->last.sp, u->last_fp, &g))
+		return false;
+	set_reg(&r, u->sp_reg, g.sp);
+	set_reg(&r, u->fp_reg, g.fp);
+	begin_at(u, &r, guess_plain(&u->guess, g.pc), NATIVE_GUESS | NATIVE_CALL);
+	return true;
 }
 
 static void unwind_thread(struct unwind *u, size_t i)
@@ -299,32 +490,35 @@ static void unwind_thread(struct unwind *u, size_t i)
 	u->n = 0;
 	u->backwards = 0;
 	u->last = (struct native_frame){ 0 };
-	u->resumed = false;
-	u->bits = 0;
+	u->last_fp = 0;
+	u->n_pointers = 0;
 	native_put_thread(&u->out, (uint32_t)i);
 	if (!r->known || (!r->pc && !r->sp)) {
 		native_put_end(&u->out, NATIVE_NO_REGS, 0, NULL);
 		return;
 	}
 	char why[256] = "";
-	for (unsigned n = 0;; n++) {
+	begin_at(u, r, guess_plain(&u->guess, r->pc), NATIVE_TOP);
+	for (unsigned starts = 0; u->again && starts < STARTS_MAX && u->rc == 0; starts++) {
 		u->end = NATIVE_WHOLE;
 		u->why = NULL;
+		u->begins = true;
+		u->n_begun = u->n;
+		u->again = false;
 		const int rc = dwfl_getthread_frames(u->dwfl, (pid_t)i + 1, frame, u);
+		if (u->again)
+			continue;
 		if (u->why || (rc < 0 && u->end == NATIVE_WHOLE)) {
 			const char *text = u->why ? u->why : dwfl_errmsg(-1);
 			snprintf(why, sizeof why, "%s", text ? text : "?");
 		}
 		/* A frame pointer of 0 where no table can be read is no end to believe in. */
-		enum tables t = u->n ? tables_at(u, &u->last) : TABLES_NO;
+		enum tables t = u->n ? u->tables : TABLES_NO;
 		if (u->end == NATIVE_WHOLE || u->end == NATIVE_BROKEN)
 			u->end = !u->n ? NATIVE_NO_REGS : t == TABLES_NO_ELF ? NATIVE_NO_TABLES : t == TABLES_NO_MODULE ? NATIVE_NO_MODULE
 				 : rc < 0 || u->end == NATIVE_BROKEN ? NATIVE_BROKEN : NATIVE_WHOLE;
-		/* Without the tables of a whole module its code is not there either: a search would only find what older calls left. */
-		if ((u->end != NATIVE_BROKEN && u->end != NATIVE_NO_MODULE) || n == SCANS || !scan(u))
-			break;
-		u->resumed = true;
-		u->bits = NATIVE_SCAN;
+		if (u->end == NATIVE_BROKEN || u->end == NATIVE_NO_MODULE || u->end == NATIVE_NO_TABLES)
+			(void)!(by_registers(u) || by_pointer(u) || scan(u));
 	}
 	put_frames(u);
 	native_put_end(&u->out, u->end, u->last.pc, u->end == NATIVE_BROKEN ? why : NULL);
@@ -436,7 +630,10 @@ int native_unwind(struct image *img, struct modules *mods, const struct native_l
 {
 	struct unwind u = { .img = img, .mods = mods, .lim = lim, .abi = image_abi(img), .fd = fd, .budget = COPY_MAX };
 	size_t n = image_threads(img, &u.threads);
+	u.guess = (struct guess){ img, mods, u.abi };
 	u.sp_reg = abi_sp(u.abi);
+	u.fp_reg = abi_fp(u.abi);
+	u.lr_reg = abi_lr(u.abi);
 	elf_version(EV_CURRENT);
 	u.dwfl = dwfl_begin(&dwfl_callbacks);
 	if (!u.dwfl)

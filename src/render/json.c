@@ -211,7 +211,12 @@ static json_t *frame_object(const struct report_frame *f)
 			put_bool(o, "inlined", true);
 		if (f->plumbing)
 			put_bool(o, "plumbing", true);
-		put_word(o, "guessed_by", f->guessed);
+		if (f->jit)
+			put_bool(o, "jit", true);
+		if (f->signal)
+			put_bool(o, "signal_frame", true);
+		put_word(o, "unwound_by", f->found_by);
+		put_word(o, "guessed_by", f->likely ? f->found_by : NULL);
 	}
 	if (f->source.s && f->at.line > 0) {
 		json_t *line = json_object(), *lines = json_array();

@@ -152,8 +152,12 @@ static void native_frame(struct text *t, const struct report_frame *f)
 	}
 	if (f->inlined)
 		sb_printf(&t->b, "  (inlined)");
-	if (f->guessed)
-		sb_printf(&t->b, "  (found by %s, not certain)", f->guessed);
+	if (f->jit)
+		sb_printf(&t->b, " at 0x%" PRIx64, f->pc);
+	if (f->signal)
+		sb_printf(&t->b, "  (a signal came in the frame above)");
+	if (f->likely && f->found_by)
+		sb_printf(&t->b, "  (likely: found by %s)", f->found_by);
 	sb_char(&t->b, '\n');
 }
 

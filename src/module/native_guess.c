@@ -1,0 +1,183 @@
+/* Machines as rows: how a call looks from its return address, and the code and the frame that a signal handler returns to. */
+#include "module/native_guess.h"
+
+#include <elf.h>
+#include <string.h>
+
+enum { FRAME_MAX = 1 << 20 /* of a frame pointer above the stack pointer */ };
+
+bool guess_code(const struct guess *g, addr_t at)
+{
+	const struct segment *s = image_segment_at(g->img, at);
+	return s ? s->prot & 4 : modules_at(g->mods, at) != NULL;
+}
+
+addr_t guess_plain(const struct guess *g, addr_t word)
+{
+	if (g->abi->machine == EM_ARM)
+		return word & ~(addr_t)1;
+	/* Pointer authentication signs above the 48 bits of an address (Arm ARM DDI 0487, D8.10); user space begins at 0. */
+	if (g->abi->machine == EM_AARCH64)
+		return word & (((addr_t)1 << 48) - 1);
+	return word;
+}
+
+/* Instructions are little-endian, also on machines whose data is not (BE8, aarch64_be). */
+static uint32_t little(const uint8_t *p, unsigned n)
+{
+	uint32_t v = 0;
+	for (unsigned i = 0; i < n; i++)
+		v |= (uint32_t)p[i] << 8 * i;
+	return v;
+}
+
+/* call rel32 into code; call r/m with every form of address (Intel SDM 2A, CALL; 2.1.5, table 2-2). */
+static enum after after_x86(const struct guess *g, addr_t pc)
+{
+	uint8_t b[7];
+	if (pc < sizeof b || image_read(g->img, pc - sizeof b, b, sizeof b) < 0)
+		return AFTER_UNKNOWN;
+	if (b[2] == 0xe8) {
+		addr_t to = pc + (addr_t)(int64_t)(int32_t)little(b + 3, 4);
+		if (guess_code(g, g->abi->width == 4 ? (uint32_t)to : to))
+			return AFTER_CALL;
+	}
+	for (unsigned len = 2; len <= 7; len++) {
+		uint8_t mod = b[7 - len + 1];
+		if (b[7 - len] != 0xff || (mod >> 3 & 7) != 2)
+			continue;
+		unsigned sib = (mod & 7) == 4 && mod >> 6 != 3, disp = mod >> 6 == 1 ? 1 : mod >> 6 == 2 || (mod >> 6 == 0 && (mod & 7) == 5) ? 4 : 0;
+		if (2 + sib + disp == len)
+			return AFTER_CALL;
+	}
+	return AFTER_NO_CALL;
+}
+
+/* BL; BLR; BLRAA and its kin (Arm ARM DDI 0487, C4.1). */
+static enum after after_aarch64(const struct guess *g, addr_t pc)
+{
+	uint8_t b[4];
+	if (pc < sizeof b || image_read(g->img, pc - sizeof b, b, sizeof b) < 0)
+		return AFTER_UNKNOWN;
+	uint32_t i = little(b, 4);
+	return pc % 4 == 0 && ((i & 0xfc000000) == 0x94000000 || (i & 0xfffffc1f) == 0xd63f0000 || (i & 0xfefff800) == 0xd63f0800) ? AFTER_CALL
+		: AFTER_NO_CALL;
+}
+
+/* BL, BLX in Thumb and ARM; what older ARM code does instead: mov lr, pc and any jump (Arm ARM DDI 0406, A8.8.25, A8.8.26). */
+static enum after after_arm(const struct guess *g, addr_t word)
+{
+	addr_t pc = word & ~(addr_t)1;
+	uint8_t b[8];
+	if (pc < sizeof b || image_read(g->img, pc - sizeof b, b, sizeof b) < 0)
+		return AFTER_UNKNOWN;
+	if (word & 1) {
+		uint32_t first = little(b + 4, 2), second = little(b + 6, 2);
+		return ((first & 0xf800) == 0xf000 && (second & 0xc000) == 0xc000) || (second & 0xff87) == 0x4780 ? AFTER_CALL : AFTER_NO_CALL;
+	}
+	uint32_t i = little(b + 4, 4);
+	bool call = ((i & 0x0f000000) == 0x0b000000 && i >> 28 != 0xf) || (i & 0xfe000000) == 0xfa000000 || (i & 0x0ffffff0) == 0x012fff30 ||
+		    little(b, 4) == 0xe1a0e00f;
+	return pc % 4 == 0 && call ? AFTER_CALL : AFTER_NO_CALL;
+}
+
+enum after guess_after_call(const struct guess *g, addr_t word)
+{
+	addr_t pc = guess_plain(g, word);
+	if (!pc || !guess_code(g, pc - 1))
+		return AFTER_NO_CALL;
+	switch (g->abi->machine) {
+	case EM_X86_64:
+	case EM_386: return after_x86(g, pc);
+	case EM_AARCH64: return after_aarch64(g, pc);
+	case EM_ARM: return after_arm(g, word);
+	}
+	return AFTER_UNKNOWN;
+}
+
+/* Where a frame keeps its return address and the caller's frame pointer, as offsets from its own, and where it ends. */
+struct kept { uint16_t machine; int8_t lr, fp, end; };
+
+bool guess_by_pointer(const struct guess *g, addr_t sp, addr_t fp, struct guess_frame *ret)
+{
+	/* ARM: clang's {fp, lr}; gcc's fp points at lr, above the older fp.  AArch64: AAPCS64 2023Q3, 6.4.6. */
+	static const struct kept kept[] = { { EM_ARM, 4, 0, 8 }, { EM_ARM, 0, -4, 4 }, { EM_AARCH64, 8, 0, 16 } };
+	const unsigned width = g->abi->width;
+	if (!sp || fp % width || fp < sp || fp - sp > FRAME_MAX)
+		return false;
+	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+		uint64_t lr, older;
+		if (kept[i].machine != g->abi->machine || image_read_uint(g->img, fp + (addr_t)(int64_t)kept[i].lr, width, &lr) < 0 ||
+		    image_read_uint(g->img, fp + (addr_t)(int64_t)kept[i].fp, width, &older) < 0)
+			continue;
+		if (guess_after_call(g, lr) != AFTER_CALL && !guess_is_sigreturn(g, guess_plain(g, lr)))
+			continue;
+		*ret = (struct guess_frame){ lr, fp + (addr_t)kept[i].end, older };
+		return true;
+	}
+	return false;
+}
+
+/*
+ * What a handler returns to, and where above the stack pointer the interrupted registers are then: by DWARF number, in the order
+ * in which the kernel keeps them (Linux 6.1: arch/x86/kernel/signal.c, arch/x86/include/uapi/asm/sigcontext.h;
+ * arch/arm64/kernel/signal.c, arch/arm64/include/uapi/asm/sigcontext.h; arch/arm/kernel/signal.c, arch/arm/include/uapi/asm/sigcontext.h).
+ */
+struct sigreturn {
+	uint16_t machine;
+	uint8_t size, code[12]; /* of the instructions */
+	uint16_t at;
+	uint8_t n;
+	int8_t reg[34];
+};
+#define ARM_REGS 16, { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 }
+static const struct sigreturn sigreturns[] = {
+	/* mov $15, %rax; syscall.  sp: the ucontext, its registers at 40: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip. */
+	{ EM_X86_64, 9, { 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05 }, 40, 17, { 8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16 } },
+	/* mov x8, #139; svc #0.  siginfo 128, ucontext's head 176, fault_address 8. */
+	{ EM_AARCH64, 8, { 0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4 }, 312, 33,
+	  { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32 } },
+	/* mov r7, #173; svc 0: siginfo 128, ucontext's head 20, three words.  mov r7, #119; svc 0: without siginfo. */
+	{ EM_ARM, 8, { 173, 0x70, 0xa0, 0xe3, 0, 0, 0, 0xef }, 160, ARM_REGS },
+	{ EM_ARM, 8, { 119, 0x70, 0xa0, 0xe3, 0, 0, 0, 0xef }, 32, ARM_REGS },
+	/* The same in Thumb. */
+	{ EM_ARM, 4, { 173, 0x27, 0, 0xdf }, 160, ARM_REGS },
+	{ EM_ARM, 4, { 119, 0x27, 0, 0xdf }, 32, ARM_REGS },
+};
+
+static const struct sigreturn *sigreturn_at(const struct guess *g, addr_t pc)
+{
+	uint8_t code[12];
+	for (size_t i = 0; i < sizeof sigreturns / sizeof *sigreturns; i++) {
+		const struct sigreturn *s = &sigreturns[i];
+		if (s->machine == g->abi->machine && guess_code(g, pc) && image_read(g->img, pc, code, s->size) == 0 && memcmp(code, s->code, s->size) == 0)
+			return s;
+	}
+	return NULL;
+}
+
+bool guess_is_sigreturn(const struct guess *g, addr_t pc)
+{
+	return sigreturn_at(g, pc) != NULL;
+}
+
+bool guess_interrupted(const struct guess *g, addr_t pc, addr_t sp, struct regs *ret)
+{
+	const struct sigreturn *s = sigreturn_at(g, pc);
+	struct regs r = { 0 };
+	if (!s || !sp)
+		return false;
+	for (unsigned i = 0; i < s->n; i++) {
+		const int reg = s->reg[i];
+		if (image_read_uint(g->img, sp + s->at + (addr_t)i * g->abi->width, g->abi->width, &r.value[reg]) < 0)
+			return false;
+		r.known |= (uint64_t)1 << reg;
+	}
+	/* The last one is the program counter on each of them. */
+	r.pc = r.value[s->reg[s->n - 1]];
+	r.sp = r.value[abi_sp(g->abi)];
+	if (!r.pc && !r.sp)
+		return false;
+	*ret = r;
+	return true;
+}
