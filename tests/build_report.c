@@ -64,6 +64,7 @@ static struct report *begin(const char *kind)
 	struct report *r = report_new();
 	r->tool.version = STR("0.1.0");
 	r->tool.features = features;
+	r->verdict.signal.sender_pid = r->verdict.signal.sender_uid = -1;
 	r->input.kind = kind;
 	r->input.complete = true;
 	r->input.size = 254u << 20;
@@ -137,6 +138,11 @@ static struct report *crash(void)
 	build_stack(r, stack, COUNT(stack));
 	((struct report_frame *)(uintptr_t)stack[2])->qualname = STR("Pricing.parse");
 	r->verdict.location = stack[2];
+	r->verdict.native = stack[8];
+	r->verdict.access = "read";
+	r->verdict.instruction = STR("vpcmpb k0, ymm16, [rdi], 0x00");
+	r->verdict.operands = STR("rdi = 0x0");
+	r->verdict.exceptions_known = true;
 
 	const struct report_frame *worker[] = {
 		build_frame(r, "/opt/py/lib/python3.13/threading.py", 1012, "_bootstrap", -1, -1, NULL),
@@ -172,6 +178,7 @@ static struct report *stopped(void)
 	r->verdict.signal.name = STR("SIGABRT");
 	r->verdict.signal.number = 6;
 	r->verdict.signal.sender_pid = 4200;
+	r->verdict.signal.sender_uid = 0;
 	r->verdict.tid = 19452;
 	r->verdict.thread = 0;
 	r->verdict.likely = true;
@@ -194,6 +201,45 @@ static struct report *stopped(void)
 	sub->waits_in = STR("read");
 	build_stack(r, stack, 1);
 	report_problem(r, P_LIKELY, "the core has no NT_SIGINFO note");
+	return r;
+}
+
+/* A process that ended itself, with exceptions under way and much to be said of it. */
+static struct report *aborted(void)
+{
+	struct report *r = begin("core");
+	r->verdict.kind = VERDICT_CRASH;
+	r->verdict.word = STR("CRASH");
+	r->verdict.title = STR("SIGSEGV: write to address 0x8 (8 bytes past a null pointer)");
+	r->verdict.tid = 19452;
+	r->verdict.thread = 0;
+	r->verdict.signal.known = true;
+	r->verdict.signal.name = STR("SIGSEGV");
+	r->verdict.signal.number = 11;
+	r->verdict.access = "write";
+	r->verdict.ended_by.known = true;
+	r->verdict.ended_by.name = STR("SIGABRT");
+	r->verdict.ended_by.number = 6;
+	r->verdict.ended_by.code = -6;
+	r->verdict.ended_by.sender_pid = 19452;
+	r->verdict.raised_by = STR("abort() <- _Py_FatalErrorFunc <- PyMem_Free <- _multiarray_umath\x1b[2J.so");
+	*vec_push(&r->verdict.notes) = (struct report_note){ "handler", STR("a handler ran, which called abort") };
+	*vec_push(&r->verdict.notes) = (struct report_note){ "collector", STR("an ob_type \x1b]0;title\x07 is no type") };
+	struct report_thread *t = build_thread(r, 19452, "MainThread");
+	t->main = t->crashed = true;
+	const struct report_frame *stack[] = {
+		build_frame(r, "/srv/app/data/io.py", 88, "load", 4, 10, "    parse(head)"),
+		native(r, "PyMem_Free", "/opt/py/bin/python3.13", 0x555555601234),
+	};
+	build_stack(r, stack, COUNT(stack));
+	r->verdict.location = stack[0];
+	r->verdict.native = stack[1];
+	const struct report_frame *passed[] = { stack[0], build_frame(r, "/srv/app/data/io.py", 71, "header", -1, -1, NULL) };
+	const struct report_frame **list = arena_dup(r->arena, passed, sizeof passed);
+	*vec_push(&r->exceptions) = (struct report_exception){ .tid = 19452, .raised = true, .type = STR("MemoryError") };
+	*vec_push(&r->exceptions) = (struct report_exception){ .tid = 19452, .type = STR("shop.\xd0\x9e\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd0\xb0"),
+		.text = STR("bad header\n\x1b[31m\xe2\x80\xae"), .traceback = list, .n_traceback = 2, .passed = 2 };
+	*vec_push(&r->exceptions) = (struct report_exception){ .tid = -1, .kept = true, .traceback = list + 1, .n_traceback = 1, .passed = 1 };
 	return r;
 }
 
@@ -365,12 +411,12 @@ static struct report *empty(void)
 }
 
 #define BUILT(name) static struct report *built_##name(void) { struct report *r = name(); report_group(r); return r; }
-BUILT(crash) BUILT(stopped) BUILT(two_waiting) BUILT(deep) BUILT(long_stack) BUILT(many) BUILT(names) BUILT(broken) BUILT(no_python) BUILT(unread) BUILT(truncated)
+BUILT(crash) BUILT(stopped) BUILT(aborted) BUILT(two_waiting) BUILT(deep) BUILT(long_stack) BUILT(many) BUILT(names) BUILT(broken) BUILT(no_python) BUILT(unread) BUILT(truncated)
 BUILT(empty)
 #undef BUILT
 
 const struct built_report built_reports[] = {
-	{ "crash", built_crash, true }, { "stopped", built_stopped, true }, { "snapshot", built_two_waiting, true }, { "deep", built_deep, true },
+	{ "crash", built_crash, true }, { "stopped", built_stopped, true }, { "aborted", built_aborted, true }, { "snapshot", built_two_waiting, true }, { "deep", built_deep, true },
 	{ "long", built_long_stack, false }, { "many", built_many, false }, { "names", built_names, true }, { "broken", built_broken, true },
 	{ "no_python", built_no_python, true }, { "unread", built_unread, true }, { "truncated", built_truncated, true }, { "empty", built_empty, true }, { NULL, NULL, false },
 };

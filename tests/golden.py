@@ -92,8 +92,12 @@ def contradictions(report):
             yield f'{where} is of an interpreter that is not there'
         if ('name' in thread) != ('name_source' in thread):
             yield f'{where} has a name or its source, not both'
+    for i, e in enumerate(report.get('exceptions', [])):
+        used.update(e['traceback'])
+        if len(e['traceback']) > e['frame_count']:
+            yield f'exceptions[{i}] has more of a traceback than there is'
     if [f['id'] for f in frames] != list(range(len(frames))) or used != set(range(len(frames))):
-        yield 'frames are not those of the stacks, in order'
+        yield 'frames are not those of the stacks and tracebacks, in order'
     if sorted(t for g in groups for t in g['threads']) != list(range(len(threads))):
         yield 'groups do not hold each thread once'
     for g in groups:

@@ -22,6 +22,9 @@ const char *size_text(struct arena *a, uint64_t bytes);
  */
 struct str address_words(struct image *img, struct arena *a, addr_t addr, const struct thread *th);
 
+/* The exceptions of a thread: the one being raised, the one being handled. */
+void exceptions_add(struct target *t, struct report *r, const struct report_thread *th);
+
 /* Fill r->verdict.group_id and, where it can be known, detail_id: of a crash of thread t at pc (formats/crash_id.md). */
 void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc);
 

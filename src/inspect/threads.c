@@ -276,6 +276,7 @@ static void interp_threads(struct collect *c, const struct py_interp *in, bool h
 		out->tid = th.tid ? th.tid : -1;
 		out->python_id = th.ident;
 		out->interpreter = in->id;
+		out->state = th.addr;
 		out->has_python = true;
 		out->stale = th.stale;
 		out->holds_gil = th.holds_gil;
@@ -304,6 +305,7 @@ static void interp_threads(struct collect *c, const struct py_interp *in, bool h
 		}
 		if (e && e->image) {
 			native_facts(c, &native[e->image - 1], out);
+			out->image = e->image;
 			out->again = e->report != 0;
 			if (!e->report)
 				e->report = index + 1;
@@ -362,6 +364,7 @@ static void native_threads(struct collect *c)
 		out->interpreter = -1;
 		out->main = native[i].tid == image_facts(c->t->img)->pid;
 		native_facts(c, &native[i], out);
+		out->image = i + 1;
 		c->stack.n = 0;
 		if (c->natives)
 			natives_stack(c->natives, i, 0, NULL, 0, false, out, &c->stack);

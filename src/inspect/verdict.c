@@ -151,7 +151,7 @@ static void from_siginfo(struct target *t, struct report *r, const struct image_
 static void signal_facts(struct report *r, const struct image_facts *f, int signo)
 {
 	const struct code *c = f->siginfo.known ? code_of(f->siginfo.signo, f->siginfo.code) : NULL;
-	r->verdict.signal.sender_pid = -1;
+	r->verdict.signal.sender_pid = r->verdict.signal.sender_uid = -1;
 	if (!f->siginfo.known && !signo)
 		return;
 	r->verdict.signal.known = true;
@@ -165,8 +165,10 @@ static void signal_facts(struct report *r, const struct image_facts *f, int sign
 	/* With SI_KERNEL si_addr is not the address that was used. */
 	r->verdict.signal.has_addr = f->siginfo.has_addr && f->siginfo.code != 0x80;
 	r->verdict.signal.addr = f->siginfo.addr;
-	if (f->siginfo.has_sender)
+	if (f->siginfo.has_sender) {
 		r->verdict.signal.sender_pid = f->siginfo.pid;
+		r->verdict.signal.sender_uid = f->siginfo.uid;
+	}
 }
 
 /* What can be said without an analysis of what waits for what: who runs, who holds the GIL. */
@@ -254,6 +256,8 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 			r->verdict.culprit = crash_culprit(th);
 		if (r->verdict.kind == VERDICT_CRASH && n)
 			crash_ids(t->img, r, th, native[0].regs.pc);
+		if (r->verdict.kind == VERDICT_CRASH)
+			exceptions_add(t, r, th);
 	}
 	return 0;
 }

@@ -29,6 +29,8 @@ void report_free(struct report *r)
 	vec_free(&r->threads);
 	vec_free(&r->groups);
 	vec_free(&r->modules);
+	vec_free(&r->exceptions);
+	vec_free(&r->verdict.notes);
 	vec_free(&r->problems);
 	arena_free(r->arena);
 	free(r);

@@ -61,6 +61,8 @@ struct report_thread {
 	bool stopped;              /* by a signal (SIGSTOP, ^Z): it waits to be continued */
 	struct str waits_in;       /* system call's name or the kernel's wchan; s NULL if not known */
 	int64_t interpreter;       /* id; -1 if none */
+	uint64_t state;            /* its thread state's address; 0 if none */
+	size_t image;              /* the image's thread, index + 1; 0 if none */
 	const struct report_run *runs; /* oldest first */
 	size_t n_runs;
 	uint64_t n_frames;         /* all, folded ones counted */
@@ -70,6 +72,21 @@ struct report_thread {
 	size_t group;              /* index into groups */
 };
 struct report_group { const size_t *threads; size_t n; }; /* indexes of threads whose stacks are the same */
+
+/* An exception of the thread that matters. */
+struct report_exception {
+	int64_t tid;               /* -1 if not known */
+	bool raised;               /* set, and not caught yet; else it is being handled */
+	bool kept;                 /* it was handled in a function that still runs; perhaps that is over */
+	struct str type;           /* "ValueError"; s NULL if it cannot be read */
+	struct str text;           /* what str() of it says; s NULL if it cannot be read */
+	const struct report_frame *const *traceback; /* what it passed, the frame that handles it first; of many, the first and the last */
+	size_t n_traceback;
+	uint64_t passed;           /* all of them */
+};
+
+/* A line that explains the verdict: "handler", "collector", "state" and what is to be said of it. */
+struct report_note { const char *key; struct str text; };
 
 struct report_interp { int64_t id; bool main; bool gil_known, gil_locked; int64_t gil_holder_tid; /* -1: nobody or not known */ };
 
@@ -121,16 +138,24 @@ struct report {
 		struct str word;           /* line 1's first word: CRASH STOPPED SNAPSHOT UNKNOWN */
 		int64_t tid;               /* the thread that matters; -1 */
 		size_t thread;             /* its index; (size_t)-1 */
-		struct { bool known; struct str name; int number, code; struct str code_name; bool has_addr; uint64_t addr; int64_t sender_pid; /* -1 */ } signal;
+		struct { bool known; struct str name; int number, code; struct str code_name; bool has_addr; uint64_t addr; int64_t sender_pid, sender_uid; /* -1 */ } signal;
 		const struct report_frame *location; /* the innermost Python frame, else the innermost; NULL if none */
 		struct str culprit;                  /* the module a crash comes from; s NULL: not known, or the interpreter itself */
 		struct str group_id, detail_id;      /* of a crash: formats/crash_id.md; s NULL: not known */
+		const char *access;                  /* "read" "write" "read-write" "exec"; NULL: not known */
+		struct str instruction;              /* that faulted: "mov rax, [rdi]" */
+		struct str operands;                 /* the registers in it: "rdi = 0x0" */
+		struct str raised_by;                /* of a process that ended itself: "abort() <- ..." */
+		struct { bool known; struct str name; int number, code; int64_t sender_pid; } ended_by; /* where a handler ran first: the last signal */
+		bool exceptions_known;               /* it is known what exceptions its thread has */
+		struct VEC(struct report_note) notes;
 		const struct report_frame *native;   /* of a crash: the innermost native frame; NULL if not known */
 	} verdict;
 	struct VEC(struct report_interp) interps;
 	struct VEC(struct report_thread) threads;  /* the one that matters first */
 	struct VEC(struct report_group) groups;    /* in order of first thread */
 	struct VEC(struct report_module) modules;
+	struct VEC(struct report_exception) exceptions;
 	struct VEC(struct report_problem) problems;
 };
 

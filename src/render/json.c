@@ -339,9 +339,32 @@ static json_t *verdict(const struct report *r)
 		put_text(signal, "code_name", r->verdict.signal.code_name);
 		if (r->verdict.signal.has_addr)
 			put_hex(signal, "address", r->verdict.signal.addr);
+		put_word(signal, "access", r->verdict.access);
 		put_number(signal, "sender_pid", r->verdict.signal.sender_pid);
+		put_number(signal, "sender_uid", r->verdict.signal.sender_uid);
 	}
 	put_object(o, "signal", signal);
+	if (r->verdict.ended_by.known) {
+		json_t *ended = json_object();
+		put_text(ended, "name", r->verdict.ended_by.name);
+		put(ended, "number", json_integer(r->verdict.ended_by.number));
+		put(ended, "code", json_integer(r->verdict.ended_by.code));
+		put_number(ended, "sender_pid", r->verdict.ended_by.sender_pid);
+		put(o, "ended_by", ended);
+	}
+	if (r->verdict.instruction.s) {
+		json_t *instruction = json_object();
+		put_text(instruction, "text", r->verdict.instruction);
+		put_text(instruction, "operands", r->verdict.operands);
+		put(o, "instruction", instruction);
+	}
+	put_text(o, "raised_by", r->verdict.raised_by);
+	if (r->verdict.notes.n) {
+		json_t *explain = json_array();
+		for (size_t i = 0; i < r->verdict.notes.n; i++)
+			push(explain, text_value(r->verdict.notes.p[i].text));
+		put(o, "explain", explain);
+	}
 	put_text(o, "culprit_module", r->verdict.culprit);
 	put_text(o, "group_id", r->verdict.group_id);
 	put_text(o, "detail_id", r->verdict.detail_id);
@@ -395,6 +418,21 @@ static json_t *thread_element(struct json *j, size_t i)
 	put_text(o, "broken", t->broken);
 	put_text(o, "native_broken", t->native_broken);
 	put_text(o, "unmatched", t->unmatched);
+	return o;
+}
+
+static json_t *exception_element(struct json *j, size_t i)
+{
+	const struct report_exception *e = &j->r->exceptions.p[i];
+	json_t *o = json_object(), *traceback = json_array();
+	put_number(o, "tid", e->tid);
+	put_word(o, "state", e->raised ? "raised" : "handled");
+	put_text(o, "type", e->type);
+	put_text(o, "value", e->text);
+	for (size_t k = 0; k < e->n_traceback; k++)
+		push(traceback, json_integer((json_int_t)j->ids[frame_slot(j, e->traceback[k])].id));
+	put(o, "traceback", traceback);
+	put_count(o, "frame_count", e->passed);
 	return o;
 }
 
@@ -461,6 +499,9 @@ int render_json(const struct report *r, const struct render_options *opt, FILE *
 		for (size_t run = 0; run < r->threads.p[t].n_runs; run++)
 			for (size_t k = 0; k < r->threads.p[t].runs[run].n; k++)
 				frame_add(&j, r->threads.p[t].runs[run].frames[k]);
+	for (size_t i = 0; i < r->exceptions.n; i++)
+		for (size_t k = 0; k < r->exceptions.p[i].n_traceback; k++)
+			frame_add(&j, r->exceptions.p[i].traceback[k]);
 	fputc('{', out);
 	member(&j, "schema", text_value(str_of("pysnap.report/1")));
 	member(&j, "tool", tool(r));
@@ -470,6 +511,8 @@ int render_json(const struct report *r, const struct render_options *opt, FILE *
 	member(&j, "verdict", verdict(r));
 	array(&j, "threads", r->threads.n, thread_element);
 	array(&j, "frames", j.frames.n, frame_element);
+	if (r->exceptions.n || r->verdict.exceptions_known)
+		array(&j, "exceptions", r->exceptions.n, exception_element);
 	array(&j, "groups", r->groups.n, group_element);
 	array(&j, "interpreters", r->interps.n, interp_element);
 	array(&j, "modules", r->modules.n, module_element);

@@ -39,7 +39,7 @@ static size_t width(const struct text *t)
 
 /* Source lines and carets */
 
-enum { SOURCE_COLUMNS = 200 };
+enum { SOURCE_COLUMNS = 200, EXCEPTION_COLUMNS = 160 };
 
 static struct str stripped(struct str s)
 {
@@ -136,7 +136,22 @@ static void python_frame(struct text *t, const struct report_frame *f)
 	source(t, f);
 }
 
-static void native_frame(struct text *t, const struct report_frame *f)
+/* The instruction that faulted stands below the frame that it is in. */
+static void instruction(struct text *t)
+{
+	const struct report *r = t->r;
+	sb_printf(&t->b, "        => ");
+	color(t, RED);
+	sb_safe(&t->b, r->verdict.instruction);
+	color(t, RESET);
+	if (r->verdict.operands.len) {
+		sb_printf(&t->b, "   ");
+		sb_safe(&t->b, r->verdict.operands);
+	}
+	sb_char(&t->b, '\n');
+}
+
+static void native_frame(struct text *t, const struct report_frame *f, bool faulted)
 {
 	sb_printf(&t->b, "  C   ");
 	words_function(&t->b, f);
@@ -159,6 +174,8 @@ static void native_frame(struct text *t, const struct report_frame *f)
 	if (f->likely && f->found_by)
 		sb_printf(&t->b, "  (likely: found by %s)", f->found_by);
 	sb_char(&t->b, '\n');
+	if (faulted)
+		instruction(t);
 }
 
 static void plumbing(struct text *t, const struct stack_item *item)
@@ -181,6 +198,9 @@ static void unknown(struct text *t, const char *what, struct str why)
 
 static void stack(struct text *t, const struct report_thread *th)
 {
+	const struct report *r = t->r;
+	const bool matters = r->verdict.instruction.len && r->verdict.thread < r->threads.n && th == &r->threads.p[r->verdict.thread];
+	const struct report_frame *faulted = !matters ? NULL : r->verdict.native ? r->verdict.native : r->verdict.location;
 	unknown(t, "older frames are unknown", th->broken);
 	unknown(t, "older native frames are unknown", th->native_broken);
 	unknown(t, "Python frames, then native ones, which could not be matched with them", th->unmatched);
@@ -191,7 +211,7 @@ static void stack(struct text *t, const struct report_thread *th)
 			if (item.frame->python)
 				python_frame(t, item.frame);
 			else
-				native_frame(t, item.frame);
+				native_frame(t, item.frame, item.frame == faulted);
 			break;
 		case STACK_PLUMBING: plumbing(t, &item); break;
 		case STACK_REPEAT:
@@ -248,6 +268,39 @@ static void function_and_place(struct text *t, const struct report_frame *f)
 	}
 }
 
+/* "ValueError: bad header   (being handled in load; raised at data/io.py:71)" */
+static void exceptions(struct text *t)
+{
+	const struct report *r = t->r;
+	if (!r->exceptions.n && r->verdict.exceptions_known) {
+		key(t, "exception");
+		sb_printf(&t->b, "none was being handled\n");
+	}
+	for (size_t i = 0; i < r->exceptions.n; i++) {
+		const struct report_exception *e = &r->exceptions.p[i];
+		key(t, "exception");
+		if (e->type.s)
+			sb_safe(&t->b, e->type);
+		else
+			sb_printf(&t->b, "of a type that cannot be read");
+		if (e->text.len) {
+			sb_printf(&t->b, ": ");
+			words_clip(&t->b, e->text, EXCEPTION_COLUMNS);
+		}
+		sb_printf(&t->b, e->raised ? "   (being raised" : e->kept ? "   (last handled" : "   (being handled");
+		if (e->n_traceback) {
+			const struct report_frame *last = e->traceback[e->n_traceback - 1];
+			if (!e->raised) {
+				sb_printf(&t->b, " in ");
+				words_function(&t->b, e->traceback[0]);
+			}
+			sb_printf(&t->b, "; raised at ");
+			words_place(&t->b, r, last);
+		}
+		sb_printf(&t->b, ")\n");
+	}
+}
+
 static void verdict(struct text *t)
 {
 	const struct report *r = t->r;
@@ -261,7 +314,11 @@ static void verdict(struct text *t)
 		color(t, RESET);
 	}
 	sb_char(&t->b, '\n');
-	if (r->verdict.native) {
+	if (r->verdict.raised_by.len) {
+		key(t, "raised by");
+		sb_safe(&t->b, r->verdict.raised_by);
+		sb_char(&t->b, '\n');
+	} else if (r->verdict.native) {
 		key(t, "in");
 		function_and_place(t, r->verdict.native);
 		sb_char(&t->b, '\n');
@@ -289,6 +346,12 @@ static void verdict(struct text *t)
 		key(t, "module");
 		sb_safe(&t->b, r->verdict.culprit);
 		sb_printf(&t->b, "   (the first above libc and the interpreter)\n");
+	}
+	exceptions(t);
+	for (size_t i = 0; i < r->verdict.notes.n; i++) {
+		key(t, r->verdict.notes.p[i].key);
+		sb_safe(&t->b, r->verdict.notes.p[i].text);
+		sb_char(&t->b, '\n');
 	}
 	if (r->verdict.group_id.s) {
 		key(t, "id");

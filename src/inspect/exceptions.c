@@ -1,0 +1,76 @@
+/* The exceptions of the thread that matters, and where they have been. */
+#include "inspect/parts.h"
+#include "python/exception.h"
+
+enum { TEXT_MAX = 2000, PASSED = 64 /* shown of a traceback: half of them from each end */ };
+
+static const struct report_frame *passed_frame(struct target *t, struct report *r, const struct py_passed *p)
+{
+	struct report_frame *f = arena_alloc(r->arena, sizeof *f);
+	struct py_code code;
+	struct position at;
+	f->python = true;
+	f->code = p->code;
+	f->at = (struct report_position){ p->line, -1, -1, -1 };
+	if (!p->code || py_code_read(t->py, p->code, r->arena, &code) < 0) {
+		f->function = str_printf(r->arena, "<frame 0x%llx without a code object>", (unsigned long long)p->frame);
+		return f;
+	}
+	f->function = code.name.s ? code.name : STR("?");
+	f->qualname = code.qualname;
+	f->file = code.file;
+	if (p->lasti >= 0 && py_code_position(t->py, p->code, p->lasti, &at) == 0 && (p->line < 0 || at.line == p->line))
+		f->at = (struct report_position){ at.line, at.end_line, at.col, at.end_col };
+	return f;
+}
+
+static void add_traceback(struct target *t, struct report *r, addr_t traceback, struct report_exception *out)
+{
+	struct py_passed first[PASSED / 2], last[PASSED / 2], p;
+	uint64_t n = 0;
+	for (struct walk w = py_traceback(t->py, traceback); py_next_passed(&w, &p) > 0; n++) {
+		if (n < PASSED / 2)
+			first[n] = p;
+		else
+			last[n % (PASSED / 2)] = p;
+	}
+	if (!n)
+		return;
+	const size_t heads = n < PASSED / 2 ? (size_t)n : PASSED / 2, tails = n - heads < PASSED / 2 ? (size_t)(n - heads) : PASSED / 2;
+	const struct report_frame **list = arena_alloc(r->arena, (heads + tails) * sizeof *list);
+	for (size_t i = 0; i < heads; i++)
+		list[i] = passed_frame(t, r, &first[i]);
+	for (size_t i = 0; i < tails; i++)
+		list[heads + i] = passed_frame(t, r, &last[(n - tails + i) % (PASSED / 2)]);
+	out->traceback = list;
+	out->n_traceback = heads + tails;
+	out->passed = n;
+}
+
+static void add(struct target *t, struct report *r, const struct report_thread *th, const struct py_exception *e, bool raised)
+{
+	struct report_exception *out = vec_push(&r->exceptions);
+	out->tid = th->tid;
+	out->raised = raised;
+	out->kept = !raised && TRAIT(t->py, handled_kept) > 0;
+	if (py_exception_type(t->py, e, r->arena, &out->type) < 0)
+		out->type = (struct str){ 0 };
+	if (py_exception_text(t->py, e, TEXT_MAX, r->arena, &out->text) < 0)
+		out->text = (struct str){ 0 };
+	if (e->traceback)
+		add_traceback(t, r, e->traceback, out);
+}
+
+void exceptions_add(struct target *t, struct report *r, const struct report_thread *th)
+{
+	struct py_exception e;
+	if (!t->py || !th->state)
+		return;
+	int raised = py_exception_raised(t->py, th->state, &e);
+	if (raised == 0)
+		add(t, r, th, &e, true);
+	int handled = py_exception_handled(t->py, th->state, &e);
+	if (handled == 0)
+		add(t, r, th, &e, false);
+	r->verdict.exceptions_known = (raised == 0 || raised == ERR_ABSENT) && (handled == 0 || handled == ERR_ABSENT);
+}

@@ -1,0 +1,251 @@
+/* Exceptions of a thread under every built-in layout: where they are kept, what they say, where they have been; then damaged. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "build_py.h"
+#include "python/exception.h"
+
+static void each_layout(void (*f)(const struct layout *l))
+{
+	uint32_t version;
+	const char *config;
+	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
+		struct layout l;
+		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
+		f(&l);
+	}
+}
+
+static addr_t error_type(struct build *b, const char *name, bool heap, addr_t base)
+{
+	addr_t t = build_type(b, name, O_EXCEPTION, heap);
+	if (base)
+		WRITE(b, t, PyType, tp_base, base);
+	return t;
+}
+
+static addr_t make(struct build *b, addr_t type, const addr_t *args, size_t n)
+{
+	addr_t o = build_object(b, type, b->layout.size[S_PyOSError] + 16);
+	WRITE(b, o, PyException, args, build_tuple(b, args, n));
+	return o;
+}
+
+/* One traceback entry before another. */
+static addr_t passed(struct build *b, addr_t next, addr_t frame, int lasti, int line)
+{
+	addr_t t = build_object(b, b->types.object, b->layout.size[S_PyTraceback]);
+	WRITE(b, t, PyTraceback, tb_next, next);
+	WRITE(b, t, PyTraceback, tb_frame, frame);
+	WRITE(b, t, PyTraceback, tb_lasti, lasti);
+	WRITE(b, t, PyTraceback, tb_lineno, line);
+	return t;
+}
+
+/* The exc_info entry that a generator would put before those of the thread. */
+static addr_t item(struct build *b, addr_t thread)
+{
+	addr_t i = build_alloc(b, b->layout.size[S_PyErrItem] + 16);
+	WRITE(b, i, PyErrItem, previous_item, build_field_get(b, thread, F_PyThread_exc_info));
+	WRITE(b, thread, PyThread, exc_info, i);
+	return i;
+}
+
+static void handle(struct build *b, addr_t at, addr_t type, addr_t value, addr_t traceback)
+{
+	if (layout_has(&b->layout, F_PyThread_exc_info)) {
+		WRITE_IF(b, at, PyErrItem, exc_type, type);
+		WRITE(b, at, PyErrItem, exc_value, value);
+		WRITE_IF(b, at, PyErrItem, exc_traceback, traceback);
+	} else {
+		WRITE(b, at, PyThread, exc_type, type);
+		WRITE(b, at, PyThread, exc_value, value);
+		WRITE(b, at, PyThread, exc_traceback, traceback);
+	}
+	if (value && value != b->types.none)
+		WRITE_IF(b, value, PyException, traceback, traceback);
+}
+
+static addr_t handling_place(struct build *b, addr_t thread)
+{
+	return layout_has(&b->layout, F_PyThread_exc_info) ? build_field_get(b, thread, F_PyThread_exc_info) : thread;
+}
+
+static void where_it_is_kept(const struct layout *l)
+{
+	struct build *b = build_new(l);
+	addr_t thread = build_thread(b, b->interp, 0x7f0000000700, 100), type = error_type(b, "ValueError", false, 0);
+	addr_t text = build_str(b, "bad header"), value = make(b, type, &text, 1);
+	struct py_exception e;
+	struct py *py = build_py(b);
+	/* Nothing: NULL in a new thread, None after the first handler. */
+	ck_assert_int_eq(py_exception_handled(py, thread, &e), ERR_ABSENT);
+	ck_assert_int_eq(py_exception_raised(py, thread, &e), ERR_ABSENT);
+	handle(b, handling_place(b, thread), b->types.none, b->types.none, b->types.none);
+	ck_assert_int_eq(py_exception_handled(build_py(b), thread, &e), ERR_ABSENT);
+
+	addr_t tb = passed(b, b->types.none, 0, 0, 7);
+	handle(b, handling_place(b, thread), type, value, tb);
+	py = build_py(b);
+	MUST(py_exception_handled(py, thread, &e) == 0, "%s: it is handled", l->name);
+	ck_assert_uint_eq(e.type, type);
+	ck_assert_uint_eq(e.value, value);
+	MUST(e.traceback == tb, "%s: traceback 0x%llx", l->name, (unsigned long long)e.traceback);
+	if (layout_has(l, F_PyThread_exc_info)) {
+		/* A generator that handles none runs within it; one that handles another is what counts. */
+		addr_t other = make(b, type, NULL, 0), inner = item(b, thread);
+		handle(b, inner, b->types.none, b->types.none, 0);
+		ck_assert_int_eq(py_exception_handled(build_py(b), thread, &e), 0);
+		ck_assert_uint_eq(e.value, value);
+		handle(b, item(b, thread), type, other, 0);
+		ck_assert_int_eq(py_exception_handled(build_py(b), thread, &e), 0);
+		ck_assert_uint_eq(e.value, other);
+		/* A loop of entries that have nothing ends. */
+		addr_t loop = item(b, thread);
+		WRITE(b, loop, PyErrItem, previous_item, loop);
+		ck_assert_int_eq(py_exception_handled(build_py(b), thread, &e), ERR_CORRUPT);
+		WRITE(b, loop, PyErrItem, previous_item, 0x7000);
+		ck_assert_int_eq(py_exception_handled(build_py(b), thread, &e), ERR_FAULT);
+	}
+	if (layout_has(l, F_PyThread_current_exception)) {
+		WRITE(b, thread, PyThread, current_exception, value);
+	} else {
+		WRITE(b, thread, PyThread, curexc_type, type);
+		WRITE(b, thread, PyThread, curexc_value, text); /* not made yet */
+	}
+	py = build_py(b);
+	struct str s;
+	ck_assert_int_eq(py_exception_raised(py, thread, &e), 0);
+	ck_assert_uint_eq(e.type, type);
+	ck_assert_int_eq(py_exception_text(py, &e, 100, b->arena, &s), 0);
+	ck_assert(str_is(s, "bad header"));
+	build_lose(b, thread, 8192);
+	ck_assert_int_eq(py_exception_raised(build_py(b), thread, &e), ERR_FAULT);
+	build_free(b);
+}
+
+static void expect(struct py *py, struct build *b, addr_t type, addr_t value, size_t max, const char *type_want, const char *want)
+{
+	struct py_exception e = { type, value, 0 };
+	struct str s;
+	MUST(py_exception_type(py, &e, b->arena, &s) == 0, "%s: a type for \"%s\"", py->layout.name, want);
+	MUST(str_is(s, type_want), "%s: type \"" STR_FMT "\", not \"%s\"", py->layout.name, STR_ARG(s), type_want);
+	MUST(py_exception_text(py, &e, max, b->arena, &s) == 0, "%s: a text \"%s\"", py->layout.name, want);
+	MUST(str_is(s, want), "%s: \"" STR_FMT "\", not \"%s\"", py->layout.name, STR_ARG(s), want);
+}
+
+static void what_it_says(const struct layout *l)
+{
+	struct build *b = build_new(l);
+	const bool old = TRAIT(b, str_model) == STR_MODEL_WIDE;
+	addr_t plain = error_type(b, old ? "exceptions.ValueError" : "ValueError", false, 0), key = error_type(b, "KeyError", false, 0);
+	addr_t os = error_type(b, "OSError", false, 0), missing = error_type(b, "FileNotFoundError", false, os);
+	addr_t syntax = error_type(b, "SyntaxError", false, 0), group = error_type(b, "BaseExceptionGroup", false, 0);
+	addr_t mine = error_type(b, "Rejected", true, key), dict = build_dict(b, BUILD_DICT), lying = error_type(b, "KeyError", true, plain);
+	build_dict_str(b, dict, "__module__", build_str(b, "shop"));
+	WRITE(b, mine, PyType, tp_dict, dict);
+	addr_t none = b->types.none, text = build_str(b, "a 'b'\n"), one = build_int(b, 1), quoted = build_str(b, "a'b");
+	addr_t place[] = { build_str(b, "x.py"), build_int(b, 3) }, parts[] = { one, text };
+	addr_t args2[] = { build_int(b, 2), build_str(b, "No such file") }, args_syntax[] = { build_str(b, "invalid"), build_tuple(b, place, 2) };
+	addr_t args_group[] = { build_str(b, "several"), build_list(b, parts, 2) };
+	addr_t bytes = build_bytes(b, "\xff\n'", 3), inner = make(b, plain, &one, 1);
+	addr_t many[] = { build_float(b, 1.5), build_float(b, 100), bytes, none, b->true_, build_list(b, parts, 1), inner, build_int(b, -7) };
+	addr_t os2 = make(b, os, args2, 2), os3 = make(b, missing, args2, 2);
+	WRITE(b, os3, PyOSError, filename, quoted);
+	addr_t self = build_list(b, &one, 1);
+	build_ptr(b, build_field_get(b, self, F_PyList_ob_item), self);
+	addr_t v_text = make(b, plain, &text, 1), v_none = make(b, plain, NULL, 0), v_key = make(b, key, &quoted, 1), v_syntax = make(b, syntax, args_syntax, 2);
+	addr_t v_group = make(b, group, args_group, 2), v_mine = make(b, mine, &text, 1), v_many = make(b, plain, many, 8), v_lying = make(b, lying, &one, 1);
+	addr_t v_self = make(b, plain, &self, 1), v_bare = build_object(b, plain, l->size[S_PyException]), v_bad = make(b, plain, &text, 1);
+	addr_t not_one = build_object(b, plain, l->size[S_PyException]);
+	WRITE(b, v_bad, PyException, args, 0x7000);
+	WRITE(b, not_one, PyException, args, one);
+	addr_t unmade = build_tuple(b, parts, 2);
+	addr_t builtins_name = error_type(b, "Hidden", false, 0);
+	build_dict_str(b, b->builtins, "ShownError", builtins_name);
+	struct py *py = build_py(b);
+	expect(py, b, plain, v_text, 100, "ValueError", "a 'b'\n");
+	expect(py, b, plain, v_none, 100, "ValueError", "");
+	expect(py, b, plain, v_bare, 100, "ValueError", "");
+	expect(py, b, plain, 0, 100, "ValueError", "");
+	expect(py, b, key, v_key, 100, "KeyError", "\"a'b\"");
+	expect(py, b, mine, v_mine, 100, "shop.Rejected", "\"a 'b'\\n\"");
+	expect(py, b, lying, v_lying, 100, "KeyError", "1");
+	expect(py, b, os, os2, 100, "OSError", "[Errno 2] No such file");
+	expect(py, b, missing, os3, 100, "FileNotFoundError", "[Errno 2] No such file: \"a'b\"");
+	expect(py, b, syntax, v_syntax, 100, "SyntaxError", "invalid (x.py, line 3)");
+	expect(py, b, group, v_group, 100, "BaseExceptionGroup", "several (2 sub-exceptions)");
+	expect(py, b, plain, v_many, 200, "ValueError", old ? "(1.5, 100.0, \"\\xff\\n'\", None, True, [1], ValueError(1), -7)"
+		: "(1.5, 100.0, b\"\\xff\\n'\", None, True, [1], ValueError(1), -7)");
+	expect(py, b, plain, v_many, 7, "ValueError", "(1.5, 1...");
+	expect(py, b, plain, v_self, 100, "ValueError", "[[[[...]]]]");
+	expect(py, b, plain, unmade, 100, "ValueError", "(1, \"a 'b'\\n\")"); /* only its arguments are there yet */
+	struct py_exception e = { plain, v_bad, 0 };
+	struct str s;
+	ck_assert_int_eq(py_exception_text(py, &e, 100, b->arena, &s), ERR_FAULT);
+	e.value = not_one;
+	ck_assert_int_eq(py_exception_text(py, &e, 100, b->arena, &s), 0); /* args that are no tuple have no length: nothing is made of them */
+	/* Without read-only data a static type is known by what builtins calls it. */
+	b->no_rodata = true;
+	py = build_py(b);
+	expect(py, b, builtins_name, v_none, 100, "ShownError", "");
+	build_free(b);
+}
+
+static void where_it_has_been(const struct layout *l)
+{
+	struct build *b = build_new(l);
+	addr_t thread = build_thread(b, b->interp, 0x7f0000000700, 100);
+	addr_t code = build_code(b, &(struct build_code){ .name = "load", .file = "io.py", .firstlineno = 70, .units = 8 });
+	addr_t frame = build_frame(b, thread, &(struct build_frame){ .code = code, .lasti = 2 });
+	if (layout_has(l, F_PyFrameObject_f_frame)) {
+		addr_t object = build_object(b, b->frame_type, l->size[S_PyFrameObject]);
+		WRITE(b, object, PyFrameObject, f_frame, frame);
+		frame = object;
+	}
+	addr_t second = passed(b, 0, 0x7000, 4, -1), first = passed(b, second, frame, 2, 71);
+	addr_t loop = passed(b, 0, frame, 2, 71);
+	WRITE(b, loop, PyTraceback, tb_next, loop);
+	struct py *py = build_py(b);
+	struct walk w = py_traceback(py, first);
+	struct py_passed p;
+	ck_assert_int_eq(py_next_passed(&w, &p), 1);
+	MUST(p.code == code, "%s: the code of a frame that was passed", l->name);
+	ck_assert_int_eq(p.line, 71);
+	ck_assert_int_eq(p.lasti, 2);
+	ck_assert_int_eq(py_next_passed(&w, &p), 1);
+	ck_assert_uint_eq(p.code, 0); /* its frame is not there */
+	ck_assert_int_eq(p.line, -1);
+	ck_assert_int_eq(py_next_passed(&w, &p), 0);
+	unsigned n = 0;
+	int rc;
+	for (w = py_traceback(py, loop); (rc = py_next_passed(&w, &p)) > 0 && n < 100;)
+		n++;
+	ck_assert_int_eq(rc, ERR_CORRUPT);
+	w = py_traceback(py, 0x7000);
+	ck_assert_int_eq(py_next_passed(&w, &p), ERR_FAULT);
+	build_free(b);
+}
+
+static void (*const cases[])(const struct layout *l) = { where_it_is_kept, what_it_says, where_it_has_been };
+
+START_TEST(exceptions)
+{
+	each_layout(cases[_i]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("exception");
+	TCase *tc = tcase_create("exception");
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, exceptions, 0, sizeof cases / sizeof *cases);
+	suite_add_tcase(s, tc);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? 1 : 0;
+}
