@@ -207,7 +207,7 @@ uint8_t *build_so(const struct build_so *what)
 	put(o, 2, phentsize);
 	put(o, 2, 6);
 	put(o, 2, shentsize);
-	put(o, 2, what->stripped ? 5 : 7);
+	put(o, 2, (what->stripped ? 5u : 7u) + (id != 0) + (what->debuglink != NULL));
 	put(o, 2, 4);
 	const addr_t b = what->base;
 	phdr(o, PT_PHDR, PF_R, w == 8 ? 64 : 52, b + (w == 8 ? 64 : 52), 6 * phentsize, 6 * phentsize);
@@ -231,7 +231,7 @@ uint8_t *build_so(const struct build_so *what)
 	o->at = SO_DATA_FILE;
 	dynamic_section(o, what, strsz, 0);
 
-	static const char names[] = "\0.dynsym\0.dynstr\0.PyRuntime\0.shstrtab\0.symtab\0.strtab";
+	static const char names[] = "\0.dynsym\0.dynstr\0.PyRuntime\0.shstrtab\0.symtab\0.strtab\0.note.gnu.build-id\0.gnu_debuglink";
 	memcpy(o->file + 0x5800, names, sizeof names);
 	o->at = 0x4000;
 	symbol(o, 0, NULL, 0);
@@ -248,8 +248,19 @@ uint8_t *build_so(const struct build_so *what)
 	section(o, 9, SHT_STRTAB, SHF_ALLOC, b + SO_DYNSTR, SO_DYNSTR, strsz, 0, 0);
 	section(o, 17, SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, b + SO_RUNTIME, SO_DATA_FILE + SO_RUNTIME - SO_DATA, 0x100, 0, 0);
 	section(o, 28, SHT_STRTAB, 0, 0, 0x5800, sizeof names, 0, 0);
-	section(o, 38, SHT_SYMTAB, 0, 0, 0x4000, (what->n_symbols + 1) * syment, 6, syment);
-	section(o, 46, SHT_STRTAB, 0, 0, 0x4800, name, 0, 0);
+	if (!what->stripped) {
+		section(o, 38, SHT_SYMTAB, 0, 0, 0x4000, (what->n_symbols + 1) * syment, 6, syment);
+		section(o, 46, SHT_STRTAB, 0, 0, 0x4800, name, 0, 0);
+	}
+	if (id)
+		section(o, 54, SHT_NOTE, SHF_ALLOC, b + 0x300, 0x300, 16 + (id + 3) / 4 * 4, 0, 0);
+	if (what->debuglink) {
+		size_t len = strlen(what->debuglink) + 1, padded = (len + 3) / 4 * 4;
+		section(o, 73, SHT_PROGBITS, 0, 0, 0x5900, padded + 4, 0, 0);
+		memcpy(o->file + 0x5900, what->debuglink, len);
+		o->at = 0x5900 + padded;
+		put(o, 4, what->debugcrc);
+	}
 	return o->file;
 }
 

@@ -26,6 +26,8 @@ struct build_so {
 	const struct so_symbol *symbols;
 	size_t n_symbols;
 	bool no_gnu_hash, no_sysv_hash, stripped;
+	const char *debuglink;  /* NULL: none */
+	uint32_t debugcrc;
 };
 enum { SO_FILE = 0x6000, SO_SPAN = 0x6000, SO_GNU_HASH = 0x1000, SO_HASH = 0x1400, SO_DYNSYM = 0x1800, SO_DYNSTR = 0x1c00,
 	SO_TEXT = 0x2000, SO_DATA = 0x4000, SO_DATA_FILE = 0x3000, SO_DYNAMIC = 0x4000, SO_RUNTIME = 0x4800 };

@@ -190,7 +190,7 @@ def portable(text):
     report = json.loads(text)
     del report['tool']
     for module in report['modules']:
-        for key in ('file', 'disk_build_id', 'symbols'):
+        for key in ('file', 'debug_file', 'disk_build_id', 'symbols'):
             module.pop(key, None)
     report['problems'] = [p['code'] for p in report['problems'] if not p['code'].startswith('PZ2')]
     return json.dumps(report, ensure_ascii=False, indent=1) + '\n'
@@ -202,7 +202,7 @@ def run_snaps():
         name = os.path.relpath(snap, f'{ROOT}/fixtures/snaps')
         for form, suffix in (('text', '.txt'), ('json', '.json')):
             # The same wherever it runs: a relative path, no sources, and nothing of what this machine has or lacks of the modules.
-            p = subprocess.run([PYANALYZE, '--show=-native', '--format', form, '--source-map', '/=/nonexistent/', os.path.basename(snap)], cwd=folder,
+            p = subprocess.run([PYANALYZE, '--show=-native', '--format', form, '--debug-path=', '--source-map', '/=/nonexistent/', os.path.basename(snap)], cwd=folder,
                                capture_output=True, env={'PATH': os.environ['PATH'], 'COLUMNS': '100', 'LC_ALL': 'C'})
             check(f'{name}: {form}: exit 0', None if p.returncode == 0 else f'{p.returncode}: {p.stderr.decode(errors="replace")}')
             text = p.stdout.decode('utf-8')

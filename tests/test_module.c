@@ -342,7 +342,7 @@ START_TEST(writable_loads)
 }
 END_TEST
 
-/* The file is exchanged, or shrinks, after its build-id was looked at: no page of the new one is shown. */
+/* The file is exchanged, or shrinks, after its build-id was looked at: no page of the new one is shown, the old one is still open. */
 START_TEST(file_changes)
 {
 	struct build_elf *b = core_of("x86_64");
@@ -359,7 +359,7 @@ START_TEST(file_changes)
 	} else {
 		ck_assert_int_eq(truncate(path, 0x1000), 0);
 	}
-	ck_assert_int_eq(byte_at(img, 0x50000000 + SO_TEXT), ERR_FAULT);
+	ck_assert_int_eq(byte_at(img, 0x50000000 + SO_TEXT), _i == 0 ? 0xc3 : ERR_FAULT);
 	ck_assert_int_eq(byte_at(img, 0x50000000), 0x7f);
 	modules_close(mods);
 	image_close(img);

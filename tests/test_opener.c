@@ -61,7 +61,7 @@ static struct blob blob_of(const char *s)
 /* The text that the nth candidate begins with, or its error. */
 static int open_nth(struct opener *o, const char *path, bool exe, unsigned nth, char *ret, struct candidate *c)
 {
-	int fd = opener_elf(o, blob_of(path), exe, nth, c);
+	int fd = opener_elf(o, &(struct wanted){ .path = blob_of(path), .exe = exe }, nth, c);
 	if (fd < 0)
 		return fd;
 	ck_assert_int_ne(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);

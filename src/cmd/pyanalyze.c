@@ -19,15 +19,26 @@
 
 enum { SHOW_VERDICT = 1, SHOW_THREADS = 2, SHOW_NATIVE = 4, SHOW_MODULES = 8, SHOW_DEFAULT = SHOW_VERDICT | SHOW_THREADS | SHOW_NATIVE };
 
+struct texts VEC(const char *);
+
 struct wish {
-	struct VEC(const char *) outputs, threads, lib_path, source_map;
+	struct texts outputs, threads, lib_path, debug_path, source_map;
 	const struct renderer *format;
 	struct search search;
 	struct py_options py;
 	struct render_options render;
 	unsigned show;
+	bool has_debug_path;
 	struct arena *arena;      /* texts of the options */
 };
+
+enum { FETCH_MS = 60000 };
+
+static unsigned fetch_usual(void)
+{
+	const char *urls = getenv("DEBUGINFOD_URLS");
+	return urls && *urls ? FETCH_MS : 0;
+}
 
 static const char *version_text(struct arena *a)
 {
@@ -163,11 +174,25 @@ static int find_format(struct wish *w, const struct cli *c, const char *name)
 	return rc;
 }
 
-static void split(struct wish *w, const char *dirs)
+
+
+static void split(struct wish *w, const char *dirs, struct texts *ret)
 {
 	char *copy = arena_dup(w->arena, dirs, strlen(dirs) + 1);
 	for (char *save = NULL, *d = strtok_r(copy, ":", &save); d; d = strtok_r(NULL, ":", &save))
-		*vec_push(&w->lib_path) = d;
+		*vec_push(ret) = d;
+}
+
+/* --debuginfod */
+static int fetch_when(struct wish *w, const struct cli *c, const char *value)
+{
+	if (!strcmp(value, "auto"))
+		w->search.fetch_ms = fetch_usual();
+	else if (!strcmp(value, "on") || !strcmp(value, "off"))
+		w->search.fetch_ms = value[1] == 'n' ? FETCH_MS : 0;
+	else
+		return cli_usage(c, "--debuginfod=on", "--debuginfod takes auto, on or off, not \"%s\"", value);
+	return 0;
 }
 
 /* "verdict,threads", "+native,-modules", "all". */
@@ -204,7 +229,12 @@ static bool options(struct cli *c, struct wish *w, int *status)
 		switch (opt) {
 		case PYANALYZE_exe: w->search.exe = value; break;
 		case PYANALYZE_sysroot: w->search.sysroot = value; break;
-		case PYANALYZE_lib_path: split(w, value); break;
+		case PYANALYZE_lib_path: split(w, value, &w->lib_path); break;
+		case PYANALYZE_debug_path:
+			split(w, value, &w->debug_path);
+			w->has_debug_path = true; /* "": nowhere */
+			break;
+		case PYANALYZE_debuginfod: *status = fetch_when(w, c, value); break;
 		case PYANALYZE_source_map: {
 			const char *eq = strchr(value, '=');
 			if (!eq || eq == value) {
@@ -547,6 +577,8 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 		with_file += list[i].file != NULL;
 		if (list[i].file)
 			cli_note(c, "%s: uses %s", path, list[i].file);
+		if (list[i].debug_file)
+			cli_note(c, "%s: uses %s", path, list[i].debug_file);
 	}
 	cli_note(c, "%s: %zu mapped ELF files, %zu of them here with the same build-id", path, n_modules, with_file);
 	rc = inspect(&t, &lim, path, r);
@@ -585,7 +617,7 @@ out:
 
 int main(int argc, char **argv)
 {
-	struct wish w = { .arena = arena_new(), .render = { .frames = 100 }, .show = SHOW_DEFAULT };
+	struct wish w = { .arena = arena_new(), .render = { .frames = 100 }, .show = SHOW_DEFAULT, .search.fetch_ms = fetch_usual() };
 	struct cli c = {
 		.name = "pyanalyze", .program = CLI_PYANALYZE, .usage = "[OPTIONS] FILE...",
 		.about = "Says what a Python process was doing when it crashed, hung or was looked at.\n"
@@ -605,7 +637,9 @@ int main(int argc, char **argv)
 	w.render.no_threads = !(w.show & SHOW_THREADS);
 	w.render.modules = w.show & SHOW_MODULES;
 	*vec_push(&w.lib_path) = NULL;
+	*vec_push(&w.debug_path) = NULL;
 	*vec_push(&w.source_map) = NULL;
+	w.search.debug_path = w.has_debug_path ? w.debug_path.p : NULL;
 	w.search.lib_path = w.lib_path.p;
 	w.search.source_map = w.source_map.p;
 	w.render.compact = c.n_args > 1;
@@ -630,6 +664,7 @@ out:
 	vec_free(&w.outputs);
 	vec_free(&w.threads);
 	vec_free(&w.lib_path);
+	vec_free(&w.debug_path);
 	vec_free(&w.source_map);
 	arena_free(w.arena);
 	cli_end(&c);

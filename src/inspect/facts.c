@@ -163,13 +163,21 @@ static void module_facts(struct target *t, struct report *r)
 		if (m->disk_build_id.len)
 			out->disk_build_id = str_hex(r->arena, m->disk_build_id);
 		out->file = m->file ? str_from_bytes(r->arena, m->file, strlen(m->file)) : (struct str){ 0 };
+		if (m->debug_file)
+			out->debug_file = str_from_bytes(r->arena, m->debug_file, strlen(m->debug_file));
+		if (m->disk_path)
+			out->disk_path = str_from_bytes(r->arena, m->disk_path, strlen(m->disk_path));
 		out->start = m->start;
 		out->end = m->end;
 		out->symbols = m->symbols < sizeof word / sizeof *word ? word[m->symbols] : "none";
+		if (m->debug_refused)
+			report_problem(r, P_DEBUG_MISMATCH, str_c(r->arena, str_from_bytes(r->arena, m->debug_refused, strlen(m->debug_refused))),
+				       str_c(r->arena, str_base(out->path)), m->debug_refused_id.len ? str_c(r->arena, str_hex(r->arena, m->debug_refused_id)) : "none",
+				       out->build_id.s ? str_c(r->arena, out->build_id) : "none");
 		if (m->unverified)
 			names_add(&unverified, out->file);
 		if (m->disk_path)
-			report_problem(r, P_BUILD_ID_MISMATCH, str_c(r->arena, str_from_bytes(r->arena, m->disk_path, strlen(m->disk_path))),
+			report_problem(r, P_BUILD_ID_MISMATCH, str_c(r->arena, out->disk_path),
 				       m->disk_build_id.len ? str_c(r->arena, out->disk_build_id) : "none", m->build_id.len ? str_c(r->arena, out->build_id) : "none");
 		else if (m->file || m->vdso || !core)
 			;

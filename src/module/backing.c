@@ -21,7 +21,7 @@ static int backing_read(void *ctx, uint64_t offset, void *buf, size_t len)
 	uint64_t at;
 	if (!add_fits(b->offset, offset, &at))
 		return ERR_FAULT;
-	return mod_file_read(b->m, at, buf, len) < 0 ? ERR_FAULT : 0;
+	return disk_file_read(b->m->file, at, buf, len) < 0 ? ERR_FAULT : 0;
 }
 
 bool backing_private_kept(const struct modules *mods)
@@ -48,10 +48,10 @@ static bool cut_off(const struct image_facts *facts, addr_t start, addr_t end)
 
 static void lay(struct mod *m, addr_t start, addr_t end, uint64_t offset, unsigned prot)
 {
-	if (offset >= (uint64_t)m->size)
+	if (offset >= (uint64_t)m->file->size)
 		return;
-	if (end - start > (uint64_t)m->size - offset)
-		end = start + ((uint64_t)m->size - offset);
+	if (end - start > (uint64_t)m->file->size - offset)
+		end = start + ((uint64_t)m->file->size - offset);
 	struct backing *b = arena_alloc(m->mods->arena, sizeof *b);
 	*b = (struct backing){ m, offset };
 	struct segment seg = { .start = start, .size = end - start, .prot = prot, .read = backing_read, .ctx = b, .from_file = true };
@@ -68,10 +68,10 @@ static unsigned prot_of(unsigned flags)
 void backing_lay(struct mod *m)
 {
 	const struct image_facts *facts = image_facts(m->mods->img);
-	if (!m->pub.file || !m->pub.bias_known || facts->kind == IMAGE_LIVE)
+	if (!m->file || !m->pub.bias_known || facts->kind == IMAGE_LIVE)
 		return;
-	for (size_t i = 0; i < m->file_head->n_load; i++) {
-		const struct elf_part *l = &m->file_head->load[i];
+	for (size_t i = 0; i < m->file->head->n_load; i++) {
+		const struct elf_part *l = &m->file->head->load[i];
 		addr_t start = m->pub.bias + l->vaddr, end = start + l->filesz;
 		bool writable = l->flags & PF_W;
 		if (!l->filesz || end < start || (writable && (m->pub.unverified || !m->mods->private_kept)))

@@ -82,7 +82,8 @@ int elf_phdrs_read(const struct elf_source *src, uint64_t phoff, unsigned phnum,
 	return 0;
 }
 
-int elf_head_read(const struct elf_source *src, struct elf_head *ret)
+/* The ELF header alone. */
+static int read_header(const struct elf_source *src, struct elf_head *ret)
 {
 	uint8_t buf[64];
 	int rc = src->read(src->ctx, 0, buf, 52); /* sizeof Elf32_Ehdr */
@@ -108,17 +109,42 @@ int elf_head_read(const struct elf_source *src, struct elf_head *ret)
 	    cursor_u16(&c, &phentsize) < 0 || cursor_u16(&c, &phnum) < 0 || cursor_u16(&c, &shentsize) < 0 ||
 	    cursor_u16(&c, &shnum) < 0 || cursor_u16(&c, &shstrndx) < 0)
 		return ERR_CORRUPT;
-	if (h.type != ET_EXEC && h.type != ET_DYN)
-		return ERR_UNSUPPORTED;
-	if (phentsize != (h.abi.width == 8 ? 56 : 32) || !phnum)
-		return ERR_CORRUPT;
-	h.phnum = phnum;
+	h.phnum = phentsize == (h.abi.width == 8 ? 56 : 32) ? phnum : 0;
 	h.shentsize = shentsize;
 	h.shnum = shnum;
 	h.shstrndx = shstrndx;
-	rc = elf_phdrs_read(src, h.phoff, phnum, &h);
+	*ret = h;
+	return 0;
+}
+
+int elf_head_read(const struct elf_source *src, struct elf_head *ret)
+{
+	struct elf_head h;
+	int rc = read_header(src, &h);
 	if (rc < 0)
 		return rc;
+	if (h.type != ET_EXEC && h.type != ET_DYN)
+		return ERR_UNSUPPORTED;
+	if (!h.phnum)
+		return ERR_CORRUPT;
+	rc = elf_phdrs_read(src, h.phoff, h.phnum, &h);
+	if (rc < 0)
+		return rc;
+	*ret = h;
+	return 0;
+}
+
+int elf_debug_head_read(const struct elf_source *src, struct elf_head *ret)
+{
+	struct elf_head h;
+	struct elf_section s[ELF_SECTIONS];
+	int rc = read_header(src, &h);
+	if (rc < 0)
+		return rc;
+	for (int first = 0, n; (n = elf_sections(src, &h, (unsigned)first, s, ELF_SECTIONS)) > 0; first += n)
+		for (int i = 0; i < n; i++)
+			if (s[i].type == SHT_NOTE && h.n_note < ELF_MAX_NOTES)
+				h.note[h.n_note++] = (struct elf_part){ .offset = s[i].offset, .filesz = s[i].size, .memsz = s[i].size };
 	*ret = h;
 	return 0;
 }

@@ -28,6 +28,8 @@ struct elf_head {
 
 /* ERR_UNSUPPORTED: not ELF, or not ET_EXEC / ET_DYN; ERR_CORRUPT; or what read gave. */
 int elf_head_read(const struct elf_source *src, struct elf_head *ret) MUST_CHECK;
+/* Of a separate debug file: program headers are left out, since strip leaves there what the whole file has and dwz none; notes are its sections'. */
+int elf_debug_head_read(const struct elf_source *src, struct elf_head *ret) MUST_CHECK;
 /* The program headers alone, where the ELF header is out of reach; abi, phnum and ehdr-less fields are the caller's. */
 int elf_phdrs_read(const struct elf_source *src, uint64_t phoff, unsigned phnum, struct elf_head *head) MUST_CHECK;
 /* Lowest and highest address (end) of the loads, before bias. */

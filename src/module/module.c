@@ -6,7 +6,6 @@
 #include "module/modules.h"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -52,10 +51,9 @@ static uint64_t round_down(const struct modules *mods, uint64_t v)
 	return v & ~(mods->page - 1);
 }
 
-/* Of this machine?  The vdso and the programs of an image are. */
-static bool same_machine(const struct image *img, const struct elf_head *h)
+bool mod_same_machine(const struct mod *m, const struct elf_head *h)
 {
-	const struct abi *abi = image_abi(img);
+	const struct abi *abi = image_abi(m->mods->img);
 	return h->abi.machine == abi->machine && h->abi.width == abi->width && h->abi.big_endian == abi->big_endian;
 }
 
@@ -145,9 +143,9 @@ static size_t module_at_mapping(struct modules *mods, const struct mapping *map,
 	struct elf_head head;
 	int rc = map[0].offset == 0 ? elf_head_read(&src, &head) : ERR_FAULT;
 	addr_t bias = 0;
-	*m = (struct mod){ .mods = mods, .fd = -1, .pub.path = map[0].path };
+	*m = (struct mod){ .mods = mods, .pub.path = map[0].path };
 	*found = false;
-	if (rc == 0 && (!same_machine(mods->img, &head) || !bias_of(mods, &head, map[0].start, &bias) || !set_span(m, &head, bias)))
+	if (rc == 0 && (!mod_same_machine(m, &head) || !bias_of(mods, &head, map[0].start, &bias) || !set_span(m, &head, bias)))
 		rc = ERR_UNSUPPORTED;
 	bool whole = rc == 0, executable = false;
 	size_t used = 0;
@@ -202,8 +200,8 @@ static bool from_base(struct modules *mods, addr_t base, struct mod *ret)
 	struct elf_source src = { read_in_image, &in };
 	struct elf_head head;
 	addr_t bias = 0;
-	*ret = (struct mod){ .mods = mods, .fd = -1 };
-	if (elf_head_read(&src, &head) < 0 || !same_machine(mods->img, &head) || !bias_of(mods, &head, base, &bias) ||
+	*ret = (struct mod){ .mods = mods };
+	if (elf_head_read(&src, &head) < 0 || !mod_same_machine(ret, &head) || !bias_of(mods, &head, base, &bias) ||
 	    !set_span(ret, &head, bias))
 		return false;
 	take_headers(ret, &head, base);
@@ -331,70 +329,6 @@ static void from_link_map(struct modules *mods, struct found *f)
 
 /* ---- files on disk */
 
-static bool same_file(const struct mod *m, const struct stat *st)
-{
-	return st->st_dev == m->dev && st->st_ino == m->ino && st->st_size == m->size &&
-	       st->st_mtim.tv_sec == m->mtime.tv_sec && st->st_mtim.tv_nsec == m->mtime.tv_nsec;
-}
-
-static void keep_open(struct mod *m, int fd)
-{
-	struct modules *mods = m->mods;
-	struct mod **slot = &mods->open[mods->next_open++ % OPEN_FILES];
-	if (*slot) {
-		close((*slot)->fd);
-		(*slot)->fd = -1;
-	}
-	*slot = m;
-	m->fd = fd;
-}
-
-static int file_open(struct mod *m)
-{
-	struct candidate c;
-	struct stat st;
-	if (m->fd >= 0)
-		return 0;
-	if (!m->pub.file)
-		return ERR_ABSENT;
-	if (m->fd_rc < 0)
-		return m->fd_rc;
-	int fd = opener_elf(m->mods->opener, m->pub.path, m->pub.exe, m->nth, &c);
-	if (fd < 0)
-		return m->fd_rc = fd;
-	if (fstat(fd, &st) < 0 || !same_file(m, &st)) {
-		close(fd);
-		return m->fd_rc = ERR_IO;
-	}
-	keep_open(m, fd);
-	return 0;
-}
-
-int mod_file_read(struct mod *m, uint64_t off, void *buf, size_t len)
-{
-	int rc = file_open(m);
-	return rc < 0 ? rc : read_fd(&m->fd, off, buf, len);
-}
-
-int mod_file_fd(struct mod *m)
-{
-	int rc = file_open(m);
-	if (rc < 0)
-		return rc;
-	int fd = fcntl(m->fd, F_DUPFD_CLOEXEC, 0);
-	return fd < 0 ? ERR_IO : fd;
-}
-
-static int read_mod_file(void *ctx, uint64_t off, void *buf, size_t len)
-{
-	return mod_file_read(ctx, off, buf, len);
-}
-
-struct elf_source mod_file(struct mod *m)
-{
-	return (struct elf_source){ read_mod_file, m };
-}
-
 /* The bias of a module whose headers are not in the image, by a file that may be its own. */
 static bool place_by_file(struct mod *m, const struct elf_head *h)
 {
@@ -442,85 +376,126 @@ static bool dynamic_agrees(struct mod *m, const struct elf_source *file, const s
 	return true;
 }
 
-static uint8_t symbols_of(const struct elf_source *src, const struct elf_head *h)
+/* Takes fd. */
+static void take_file(struct mod *m, const struct elf_head *h, const struct candidate *c, int fd)
 {
-	struct elf_section s[ELF_SECTIONS];
-	for (int first = 0, n; (n = elf_sections(src, h, (unsigned)first, s, ELF_SECTIONS)) > 0; first += n)
-		for (int i = 0; i < n; i++)
-			if (s[i].type == SHT_SYMTAB && s[i].size)
-				return SYMBOLS_FULL;
-	return h->dynamic.memsz ? SYMBOLS_DYNSYM : SYMBOLS_NONE;
-}
-
-static void take_file(struct mod *m, const struct elf_head *h, const struct candidate *c, unsigned nth, int fd)
-{
-	struct stat st;
-	struct elf_source src = { read_fd, &fd };
-	if (fstat(fd, &st) < 0)
+	m->file = disk_file_take(m->mods, c, h, fd);
+	if (!m->file)
 		return;
 	m->pub.file = c->path;
-	m->nth = nth;
-	m->dev = st.st_dev;
-	m->ino = st.st_ino;
-	m->size = st.st_size;
-	m->mtime = st.st_mtim;
-	if (m->head && memcmp(m->head, h, sizeof *h) == 0)
-		m->file_head = m->head;
-	else
-		m->file_head = arena_dup(m->mods->arena, h, sizeof *h);
 	if (!m->head)
-		m->head = m->file_head;
-	m->pub.symbols = symbols_of(&src, h);
+		m->head = m->file->head;
 	m->pub.unverified = !m->pub.build_id.len;
 }
+
+/* A file that may be its own: fd is taken or closed.  *asked: another build than the one in memory, and the user named it. */
+static void try_file(struct mod *m, const struct candidate *c, int fd, bool *disk_asked)
+{
+	struct elf_head head;
+	struct elf_source src = { read_fd, &fd };
+	uint8_t id[ELF_BUILD_ID_MAX];
+	const struct blob *want = &m->pub.build_id;
+	if (elf_head_read(&src, &head) < 0 || !mod_same_machine(m, &head))
+		goto no;
+	int n = elf_build_id(&src, &head, id);
+	if (want->len) {
+		if (n == (int)want->len && memcmp(id, want->p, want->len) == 0) {
+			take_file(m, &head, c, fd);
+			return;
+		}
+		if (!m->pub.disk_path) {
+			*disk_asked = c->asked;
+			m->pub.disk_path = c->path;
+			if (n > 0)
+				m->pub.disk_build_id = (struct blob){ arena_dup(m->mods->arena, id, (size_t)n), (size_t)n };
+		}
+	} else if (c->asked) {
+		struct module before = m->pub;
+		bool fits = m->head ? pieces_fit(m, &head, m->pub.bias) : place_by_file(m, &head);
+		if (fits && dynamic_agrees(m, &src, &head)) {
+			take_file(m, &head, c, fd);
+			return;
+		}
+		m->pub = before;
+	} else if (!m->pub.unproven) {
+		m->pub.unproven = c->path;
+	}
+no:
+	close(fd);
+}
+
+static void fetch_exe(struct mod *m)
+{
+	struct candidate c;
+	bool asked;
+	if (m->pub.file || m->asked_exe || !m->pub.build_id.len || m->pub.vdso)
+		return;
+	m->asked_exe = true;
+	int fd = opener_fetch(m->mods->opener, FETCH_EXECUTABLE, m->pub.build_id, &c);
+	if (fd >= 0)
+		try_file(m, &c, fd, &asked);
+}
+
+static bool looks_like_python(struct blob path);
 
 static void find_file(struct mod *m)
 {
 	bool disk_asked = false;
+	const struct wanted want = { .path = m->pub.path, .build_id = m->pub.build_id, .exe = m->pub.exe };
 	for (unsigned nth = 0; nth < MAX_CANDIDATES && !m->pub.file && !m->pub.vdso; nth++) {
 		struct candidate c;
-		CLEANUP(cleanup_fd) int fd = opener_elf(m->mods->opener, m->pub.path, m->pub.exe, nth, &c);
+		int fd = opener_elf(m->mods->opener, &want, nth, &c);
 		if (fd == ERR_ABSENT)
 			break;
-		struct elf_head head;
-		struct elf_source src = { read_fd, &fd };
-		if (fd < 0 || elf_head_read(&src, &head) < 0 || !same_machine(m->mods->img, &head))
-			continue;
-		uint8_t id[ELF_BUILD_ID_MAX];
-		int n = elf_build_id(&src, &head, id);
-		const struct blob *want = &m->pub.build_id;
-		if (want->len) {
-			if (n == (int)want->len && memcmp(id, want->p, want->len) == 0) {
-				take_file(m, &head, &c, nth, fd);
-			} else if (!m->pub.disk_path) {
-				disk_asked = c.asked;
-				m->pub.disk_path = c.path;
-				if (n > 0)
-					m->pub.disk_build_id = (struct blob){ arena_dup(m->mods->arena, id, (size_t)n), (size_t)n };
-			}
-		} else if (c.asked) {
-			struct module before = m->pub;
-			bool fits = m->head ? pieces_fit(m, &head, m->pub.bias) : place_by_file(m, &head);
-			if (fits && dynamic_agrees(m, &src, &head))
-				take_file(m, &head, &c, nth, fd);
-			else
-				m->pub = before;
-		} else if (!m->pub.unproven) {
-			m->pub.unproven = c.path;
-		}
+		if (fd >= 0)
+			try_file(m, &c, fd, &disk_asked);
 	}
+	/* The interpreter's are needed before any stack is known. */
+	if (m->pub.exe || looks_like_python(m->pub.path))
+		fetch_exe(m);
 	if (m->pub.file)
 		m->pub.unproven = NULL;
-	if (m->pub.file && !disk_asked) {
+	if (m->pub.file && !disk_asked) { /* else the user named another one: that is still to be said */
 		m->pub.disk_path = NULL;
 		m->pub.disk_build_id = (struct blob){ 0 };
-	} else if (m->pub.file) {
-		; /* the user named another one: that is still to be said */
-	} else if (dynamic_in_image(m)) {
-		m->pub.symbols = SYMBOLS_DYNSYM;
-	} else if (m->pub.disk_path) {
-		m->pub.symbols = SYMBOLS_MISMATCH;
 	}
+}
+
+/* What names there are. */
+static void rate_symbols(struct mod *m)
+{
+	if (m->symtab)
+		m->pub.symbols = SYMBOLS_FULL;
+	else if (m->pub.file)
+		m->pub.symbols = m->file->head->dynamic.memsz ? SYMBOLS_DYNSYM : SYMBOLS_NONE;
+	else if (dynamic_in_image(m))
+		m->pub.symbols = SYMBOLS_DYNSYM;
+	else if (m->pub.disk_path)
+		m->pub.symbols = SYMBOLS_MISMATCH;
+}
+
+bool modules_fetch(struct modules *mods, const struct module *pub)
+{
+	struct mod *m = &mods->mod[pub - mods->pub];
+	const struct disk_file *file = m->file, *debug = m->debug;
+	if (mods->sealed || m->pub.vdso || (file && m->pub.lines))
+		return false;
+	fetch_exe(m);
+	if (m->file && !file) {
+		debug_find(m);
+		backing_lay(m);
+		image_settle(mods->img);
+	}
+	if (!m->asked_debug) {
+		m->asked_debug = true;
+		debug_fetch(m);
+	}
+	if (m->file == file && m->debug == debug)
+		return false;
+	rate_symbols(m);
+	symbol_free(m);
+	mods->pub[pub - mods->pub] = m->pub;
+	return true;
 }
 
 /* ---- the list */
@@ -531,10 +506,14 @@ static int by_start(const void *a, const void *b)
 	return x->pub.start < y->pub.start ? -1 : x->pub.start > y->pub.start;
 }
 
-static void publish(struct modules *mods)
+static void sort(struct modules *mods)
 {
 	if (mods->n)
 		qsort(mods->mod, mods->n, sizeof *mods->mod, by_start);
+}
+
+static void publish(struct modules *mods)
+{
 	for (size_t i = 0; i < mods->n; i++)
 		mods->pub[i] = mods->mod[i].pub;
 }
@@ -596,11 +575,17 @@ int modules_open(struct image *img, const struct search *where, struct modules *
 	mods->mod = f.mod.p;
 	mods->n = f.mod.n;
 	mods->pub = arena_alloc(mods->arena, (mods->n + 1) * sizeof *mods->pub);
+	sort(mods);
 	publish(mods);
 	mark_exe(mods);
 	for (size_t i = 0; i < mods->n; i++)
 		find_file(&mods->mod[i]);
-	publish(mods); /* a file may have moved the start of a module without headers */
+	sort(mods); /* a file may have moved the start of a module without headers */
+	for (size_t i = 0; i < mods->n; i++) {
+		debug_find(&mods->mod[i]);
+		rate_symbols(&mods->mod[i]);
+	}
+	publish(mods);
 	make_order(mods);
 	mods->private_kept = backing_private_kept(mods);
 	for (size_t i = 0; i < mods->n; i++)
@@ -614,9 +599,8 @@ void modules_close(struct modules *mods)
 {
 	if (!mods)
 		return;
+	disk_files_close(mods);
 	for (size_t i = 0; i < mods->n; i++) {
-		if (mods->mod[i].fd >= 0)
-			close(mods->mod[i].fd);
 		vec_free(&mods->mod[i].piece);
 		symbol_free(&mods->mod[i]);
 	}

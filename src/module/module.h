@@ -12,12 +12,16 @@ struct module {
 	const char *disk_path;    /* one with another build-id, so not used; NULL if none, or if a better one was found by itself */
 	struct blob disk_build_id;/* of disk_path; len 0: it has none */
 	const char *unproven;     /* one at the path while memory has no build-id to compare: not used, -e or --lib-path would; else NULL */
+	const char *debug_file;   /* its separate debug file that is used; NULL if none */
+	const char *debug_refused;/* one that is there for it but has another build-id; NULL if none, or if a better one was found */
+	struct blob debug_refused_id;
 	addr_t start, end, bias;  /* end includes .bss; bias: what is added to a symbol's value */
 	uint8_t symbols;          /* enum symbols */
 	bool headers_in_image;    /* its ELF header and program headers can be read */
 	bool exe;                 /* the program itself */
 	bool vdso;
 	bool unverified;          /* file was named by the user and fits the mappings, but no build-id says that it is the one */
+	bool lines;               /* a file that is used has DWARF */
 	bool bias_known;          /* false: neither headers nor a file; no address of it has a name */
 };
 struct modules;
@@ -33,6 +37,8 @@ size_t modules_list(const struct modules *mods, const struct module **ret); /* s
 const struct module *modules_at(const struct modules *mods, addr_t addr);
 const struct module *modules_exe(const struct modules *mods);               /* NULL if not known */
 struct opener *modules_opener(struct modules *mods);
+/* Ask debuginfod for what is not here of it: the file itself, and debug information.  Is there something new now? */
+bool modules_fetch(struct modules *mods, const struct module *m);
 
 /* An exported or local symbol, from the image's own dynamic symbols (PT_DYNAMIC), else the file's .symtab / .dynsym. ERR_ABSENT.
  * ret_size and how may be NULL; how is set to "dynamic" or "symbol". Searches the executable and modules whose name looks like libpython first. */

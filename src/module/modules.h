@@ -23,11 +23,23 @@ struct dynamic {
 	uint8_t hash_width;                     /* 4, but for s390x and alpha */
 };
 
+/* A file on disk that is used: opened when first asked for, and again after it was closed, if it is still the same. */
+struct disk_file {
+	struct modules *mods;
+	struct candidate from;
+	struct elf_head *head;
+	dev_t dev;
+	ino_t ino;
+	off_t size;
+	struct timespec mtime;
+	int fd, rc;                  /* fd + 1, 0: not open; rc < 0: cannot be opened again */
+};
+
 /* Functions by address, for modules_name. */
 struct name_table {
 	enum state state;
 	struct VEC(struct name_row) row;
-	bool in_image;                          /* names are at names + row.name in the image, else in the file */
+	struct disk_file *in;                   /* names are at names + row.name in it; NULL: in the image */
 	uint64_t names, names_size;
 };
 struct name_row { uint64_t value; uint32_t size, name; }; /* value: bias not added */
@@ -37,18 +49,15 @@ struct mod {
 	struct module pub;
 	struct VEC(struct piece) piece;
 	struct elf_head *head;       /* of the image, else of the file; NULL if neither */
-	struct elf_head *file_head;  /* of the file that is used */
-	unsigned nth;                /* the file is opener_elf's nth candidate */
-	dev_t dev;
-	ino_t ino;
-	off_t size;
-	struct timespec mtime;
-	int fd, fd_rc;               /* -1, or open; fd_rc < 0: cannot be opened again */
+	struct disk_file *file;      /* NULL: none is used */
+	struct disk_file *debug;     /* its separate debug file */
+	struct disk_file *alt;       /* what that one, or the file, shares with others (dwz) */
+	const char *alt_name;        /* as that one is called there */
+	bool symtab;                 /* does the file or its debug file have .symtab? */
+	bool asked_exe, asked_debug; /* of debuginfod */
 	struct dynamic dyn;
 	struct name_table names;
 };
-
-enum { OPEN_FILES = 32 };
 
 struct modules {
 	struct image *img;
@@ -59,19 +68,32 @@ struct modules {
 	size_t n;
 	size_t *order;               /* executable, libpython-like, then the rest: indexes of mod */
 	size_t n_first;              /* how many of order are of the first two kinds */
-	struct mod *open[OPEN_FILES];/* whose fd is open; the oldest is closed for the next */
-	size_t next_open;
+	struct disk_file **open;     /* those with a fd; the oldest is closed for the next */
+	size_t n_open, max_open, next_open;
+	bool sealed;                 /* nothing is opened any more */
 	uint64_t page;
 	unsigned steps;              /* of the look-up by name that is under way */
 	uint64_t named;              /* symbols read for modules_name */
 	bool private_kept;           /* of backing_private_kept */
 };
 
-/* The module's file: all of it or ERR_*.  Opened when first asked for, and checked to be the one whose build-id agreed. */
-int mod_file_read(struct mod *m, uint64_t off, void *buf, size_t len) MUST_CHECK;
-struct elf_source mod_file(struct mod *m);
-/* A descriptor of it of the caller's own, or ERR_*. */
-int mod_file_fd(struct mod *m) MUST_CHECK;
+/* disk_file.c.  What was found; fd becomes its own.  NULL: it is gone.  Lives as long as mods. */
+struct disk_file *disk_file_take(struct modules *mods, const struct candidate *c, const struct elf_head *h, int fd);
+/* All of it or ERR_*; f NULL: ERR_ABSENT. */
+int disk_file_read(struct disk_file *f, uint64_t off, void *buf, size_t len) MUST_CHECK;
+struct elf_source disk_file_source(struct disk_file *f);
+/* A descriptor of the caller's own, or ERR_*. */
+int disk_file_fd(struct disk_file *f) MUST_CHECK;
+/* Open all there are, as many as there may be; and from then on none, in a process that is to open nothing. */
+void disk_files_hold(struct modules *mods);
+void disk_files_close(struct modules *mods);
+
+/* module.c: take files for it, or once more with debuginfod's. */
+bool mod_same_machine(const struct mod *m, const struct elf_head *h);
+/* debug_file.c: what the sections of the file tell, and its separate debug files. */
+void debug_look(struct mod *m);
+void debug_find(struct mod *m);
+void debug_fetch(struct mod *m);
 /* backing.c: lay what the image lacks. */
 void backing_lay(struct mod *m);
 bool backing_private_kept(const struct modules *mods);

@@ -110,7 +110,7 @@ static int find_elf(Dwfl_Module *mod, void **userdata, const char *name, Dwarf_A
 	*file_name = NULL;
 	*elf = NULL;
 	/* Mapped for reading only, and by us: libdw would map it to be written to, and look for compressed kernels in it. */
-	int fd = mod_file_fd(r->m);
+	int fd = disk_file_fd(r->m->file);
 	if (fd >= 0)
 		*elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
 	if (!*elf)
@@ -118,11 +118,15 @@ static int find_elf(Dwfl_Module *mod, void **userdata, const char *name, Dwarf_A
 	return -1;
 }
 
+/* Asked for the separate debug file, then for the file that one shares parts with. */
 static int find_debuginfo(Dwfl_Module *mod, void **userdata, const char *name, Dwarf_Addr base, const char *file_name,
 			  const char *link, GElf_Word crc, char **ret)
 {
-	(void)mod, (void)userdata, (void)name, (void)base, (void)file_name, (void)link, (void)crc, (void)ret;
-	return -1; /* only src/module/opener.c opens files */
+	struct reported *r = *userdata;
+	(void)mod, (void)name, (void)base, (void)file_name, (void)crc;
+	*ret = NULL;
+	int fd = disk_file_fd(link && r->m->alt_name && !strcmp(link, r->m->alt_name) ? r->m->alt : r->m->debug);
+	return fd < 0 ? -1 : fd;
 }
 
 static pid_t next_thread(Dwfl *dwfl, void *arg, void **thread_arg)

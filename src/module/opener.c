@@ -15,7 +15,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { MAX_LINKS = 40, BUCKETS = 256 };
+#include "module/fetch.h"
+
+enum { MAX_LINKS = 40, BUCKETS = 256, DEBUG_FOLDERS = 16, FETCH_ALL = 3 /* times what one file may take */ };
 
 enum encoding { ENC_UTF8, ENC_LATIN1, ENC_OTHER };
 
@@ -35,6 +37,9 @@ struct opener {
 	struct arena *arena;
 	uint64_t total;          /* bytes of sources kept */
 	struct source *bucket[BUCKETS];
+	bool ids_known, ids[DEBUG_FOLDERS][2]; /* is there a .build-id in it: here, in the sysroot? */
+	unsigned fetch_ms;       /* spent with debuginfod-find */
+	int fetch_rc;            /* < 0: it cannot be run */
 };
 
 struct opener *opener_new(const struct search *where)
@@ -263,35 +268,175 @@ static char *clean_path(struct arena *a, struct blob path)
 	return str_c(a, (struct str){ (const char *)path.p, path.len });
 }
 
-int opener_elf(struct opener *o, struct blob path, bool exe, unsigned nth, struct candidate *ret)
+/* ---- candidates: each function counts nth down over the places in their order, and opens the one that it is at */
+
+static int give(struct opener *o, const char *root, const char *at, bool asked, struct candidate *ret)
+{
+	const char *shown = root ? str_c(o->arena, str_printf(o->arena, "%s%s", root, at)) : at;
+	*ret = (struct candidate){ .path = shown, .root = root, .at = at, .asked = asked };
+	return open_regular(root, at, KIND_ANY, OPENER_ELF_MAX, NULL);
+}
+
+static bool here(unsigned *nth)
+{
+	return (*nth)-- == 0;
+}
+
+static const char *join(struct opener *o, const char *folder, const char *sub, const char *name)
+{
+	return str_c(o->arena, str_printf(o->arena, "%s%s%s/%s", folder, *sub ? "/" : "", sub, name));
+}
+
+/* With its slash cut off; "" is the root. */
+static const char *folder_of(struct opener *o, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? str_c(o->arena, (struct str){ path, (size_t)(slash - path) }) : ".";
+}
+
+/* "ab/cdef..." + end; NULL: no build-id that could name a file. */
+static const char *id_name(struct opener *o, struct blob id, const char *end)
+{
+	if (id.len < 2 || id.len > 64)
+		return NULL;
+	struct str hex = str_hex(o->arena, id);
+	return str_c(o->arena, str_printf(o->arena, "%.2s/%.*s%s", hex.s, (int)hex.len - 2, hex.s + 2, end));
+}
+
+static const char *const *debug_path(const struct opener *o)
+{
+	static const char *const usual[] = { ".debug", "/usr/lib/debug", NULL };
+	return o->where.debug_path ? o->where.debug_path : usual;
+}
+
+/* Folders of build-ids are looked for once: most machines have none, and most processes a hundred files. */
+static void find_id_folders(struct opener *o)
+{
+	const char *const *d = debug_path(o);
+	o->ids_known = true;
+	for (size_t i = 0; d[i] && i < DEBUG_FOLDERS; i++) {
+		for (int in_root = 0; in_root < 2 && d[i][0] == '/'; in_root++) {
+			const char *root = in_root ? o->where.sysroot : NULL;
+			CLEANUP(cleanup_fd) int fd = in_root && !root ? -1 : find(root, join(o, d[i], "", ".build-id"));
+			o->ids[i][in_root] = fd >= 0;
+		}
+	}
+}
+
+/* Under the sysroot first. */
+static int by_id(struct opener *o, const char *name, unsigned *nth, struct candidate *ret)
+{
+	const char *const *d = debug_path(o);
+	if (!o->ids_known)
+		find_id_folders(o);
+	for (int in_root = 1; name && in_root >= 0; in_root--)
+		for (size_t i = 0; d[i] && i < DEBUG_FOLDERS; i++)
+			if (o->ids[i][in_root] && here(nth))
+				return give(o, in_root ? o->where.sysroot : NULL, join(o, d[i], ".build-id", name), false, ret);
+	return ERR_ABSENT;
+}
+
+int opener_elf(struct opener *o, const struct wanted *want, unsigned nth, struct candidate *ret)
 {
 	const struct search *w = &o->where;
 	if (w->no_files)
 		return ERR_ABSENT;
-	const char *root = NULL, *open_as = NULL, *shown = NULL;
-	char *clean = clean_path(o->arena, path);
-	bool asked = true;
-	unsigned i = 0;
-	if (exe && w->exe && i++ == nth)
-		open_as = shown = w->exe;
-	if (!open_as && clean && w->sysroot && i++ == nth) {
-		root = w->sysroot;
-		open_as = clean;
-		shown = str_c(o->arena, str_printf(o->arena, "%s%s", w->sysroot, clean));
-		asked = false;
-	}
-	const char *base = clean ? strrchr(clean, '/') + 1 : "";
-	for (size_t k = 0; !open_as && *base && w->lib_path && w->lib_path[k]; k++)
-		if (i++ == nth)
-			open_as = shown = str_c(o->arena, str_printf(o->arena, "%s/%s", w->lib_path[k], base));
-	if (!open_as && clean && i++ == nth) {
-		open_as = shown = clean;
-		asked = false;
-	}
-	if (!open_as)
+	const char *clean = clean_path(o->arena, want->path), *base = clean ? strrchr(clean, '/') + 1 : "";
+	if (want->exe && w->exe && here(&nth))
+		return give(o, NULL, w->exe, true, ret);
+	if (clean && w->sysroot && here(&nth))
+		return give(o, w->sysroot, clean, false, ret);
+	for (size_t k = 0; *base && w->lib_path && w->lib_path[k]; k++)
+		if (here(&nth))
+			return give(o, NULL, join(o, w->lib_path[k], "", base), true, ret);
+	if (clean && here(&nth))
+		return give(o, NULL, clean, false, ret);
+	return by_id(o, id_name(o, want->build_id, ""), &nth, ret);
+}
+
+/* link in folder and in the relative folders of the debug path there. */
+static int beside(struct opener *o, const char *root, const char *folder, const char *link, const char *not, unsigned *nth, struct candidate *ret)
+{
+	const char *const *d = debug_path(o);
+	const char *at = join(o, folder, "", link);
+	if (!(not && strcmp(at, not) == 0) && here(nth))
+		return give(o, root, at, false, ret);
+	for (size_t i = 0; d[i] && i < DEBUG_FOLDERS; i++)
+		if (d[i][0] != '/' && here(nth))
+			return give(o, root, join(o, folder, d[i], link), false, ret);
+	return ERR_ABSENT;
+}
+
+int opener_debug(struct opener *o, const struct wanted *want, const struct candidate *file, const char *link, unsigned nth, struct candidate *ret)
+{
+	const struct search *w = &o->where;
+	const char *const *d = debug_path(o);
+	if (w->no_files)
 		return ERR_ABSENT;
-	*ret = (struct candidate){ .path = shown, .asked = asked };
-	return open_regular(root, open_as, KIND_ANY, OPENER_ELF_MAX, NULL);
+	int rc = by_id(o, id_name(o, want->build_id, ".debug"), &nth, ret);
+	if (rc != ERR_ABSENT || !link || !*link || strchr(link, '/') || !strcmp(link, ".") || !strcmp(link, ".."))
+		return rc;
+	const char *clean = clean_path(o->arena, want->path), *folder = clean ? folder_of(o, clean) : NULL;
+	if (file)
+		rc = beside(o, file->root, folder_of(o, file->at), link, file->at, &nth, ret);
+	for (int in_root = 1; in_root >= 0 && folder && rc == ERR_ABSENT; in_root--) {
+		const char *root = in_root ? w->sysroot : NULL;
+		if (in_root && !root)
+			continue;
+		if (!file || file->asked)
+			rc = beside(o, root, folder, link, NULL, &nth, ret);
+		for (size_t i = 0; rc == ERR_ABSENT && d[i] && i < DEBUG_FOLDERS; i++)
+			if (d[i][0] == '/' && here(&nth))
+				return give(o, root, join(o, d[i], folder + (*folder == '/'), link), false, ret);
+	}
+	return rc;
+}
+
+int opener_alt(struct opener *o, struct blob build_id, const char *name, const struct candidate *debug, unsigned nth, struct candidate *ret)
+{
+	const char *const *d = debug_path(o);
+	if (o->where.no_files)
+		return ERR_ABSENT;
+	int rc = by_id(o, id_name(o, build_id, ".debug"), &nth, ret);
+	if (rc != ERR_ABSENT || !*name || strlen(name) >= PATH_MAX / 2)
+		return rc;
+	if (name[0] == '/') {
+		for (int in_root = 1; in_root >= 0; in_root--)
+			if ((!in_root || o->where.sysroot) && here(&nth))
+				return give(o, in_root ? o->where.sysroot : NULL, name, false, ret);
+	} else if (here(&nth)) {
+		return give(o, debug->root, join(o, folder_of(o, debug->at), "", name), false, ret);
+	}
+	const char *base = strrchr(name, '/');
+	for (size_t i = 0; d[i] && i < DEBUG_FOLDERS; i++)
+		if (d[i][0] == '/' && here(&nth))
+			return give(o, NULL, join(o, d[i], ".dwz", base ? base + 1 : name), false, ret);
+	return ERR_ABSENT;
+}
+
+int opener_fetch(struct opener *o, enum fetch what, struct blob build_id, struct candidate *ret)
+{
+	char path[PATH_MAX];
+	if (o->where.no_files || !o->where.fetch_ms || build_id.len < 2 || build_id.len > 64)
+		return ERR_ABSENT;
+	if (o->fetch_rc < 0)
+		return o->fetch_rc;
+	if (o->fetch_ms / FETCH_ALL >= o->where.fetch_ms)
+		return ERR_LIMIT;
+	struct str hex = str_hex(o->arena, build_id);
+	unsigned took = 0;
+	int rc = fetch_run(what == FETCH_EXECUTABLE ? "executable" : "debuginfo", str_c(o->arena, hex), o->where.fetch_ms, &took, path);
+	o->fetch_ms += took;
+	if (rc == ERR_UNSUPPORTED)
+		o->fetch_rc = rc;
+	if (rc < 0)
+		return rc;
+	return give(o, NULL, str_c(o->arena, str_dup(o->arena, str_of(path))), false, ret);
+}
+
+int opener_again(struct opener *o, const struct candidate *c)
+{
+	return o->where.no_files ? ERR_ABSENT : open_regular(c->root, c->at, KIND_ANY, OPENER_ELF_MAX, NULL);
 }
 
 /* OLD=NEW, where OLD is the whole path or a folder of it. */

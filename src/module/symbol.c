@@ -268,20 +268,36 @@ static int by_dynamic(struct mod *m, const char *name, uint32_t h, size_t len, a
 
 /* ---- the file's own tables */
 
-/* The file's symbol table (.symtab, else .dynsym) and the strings that belong to it. */
-static int symbol_table(struct mod *m, struct elf_section *table, struct elf_section *names)
+/* A file's symbol table (.symtab, else .dynsym; those of debug files are empty shells) and the strings that belong to it. */
+static int table_in(struct disk_file *f, struct elf_section *table, struct elf_section *names)
 {
-	struct elf_source src = mod_file(m);
 	struct elf_section s[ELF_SECTIONS];
 	table->type = SHT_NULL;
-	for (int first = 0, n; m->pub.file && table->type != SHT_SYMTAB &&
-	     (n = elf_sections(&src, m->file_head, (unsigned)first, s, ELF_SECTIONS)) > 0; first += n)
+	if (!f)
+		return ERR_ABSENT;
+	struct elf_source src = disk_file_source(f);
+	for (int first = 0, n; table->type != SHT_SYMTAB && (n = elf_sections(&src, f->head, (unsigned)first, s, ELF_SECTIONS)) > 0; first += n)
 		for (int i = 0; i < n && table->type != SHT_SYMTAB; i++)
-			if ((s[i].type == SHT_SYMTAB || s[i].type == SHT_DYNSYM) && s[i].entsize == elf_symbol_size(&m->file_head->abi))
+			if ((s[i].type == SHT_SYMTAB || s[i].type == SHT_DYNSYM) && s[i].size && s[i].entsize == elf_symbol_size(&f->head->abi))
 				*table = s[i];
 	if (table->type == SHT_NULL)
 		return ERR_ABSENT;
-	return elf_section_at(&src, m->file_head, table->link, names);
+	return elf_section_at(&src, f->head, table->link, names);
+}
+
+/* The best one there is, and the file it is in. */
+static int symbol_table(struct mod *m, struct elf_section *table, struct elf_section *names, struct disk_file **in)
+{
+	int rc = table_in(*in = m->file, table, names);
+	if (rc == 0 && table->type == SHT_SYMTAB)
+		return 0;
+	struct elf_section other, its_names;
+	if (table_in(m->debug, &other, &its_names) < 0 || other.type != SHT_SYMTAB)
+		return rc;
+	*table = other;
+	*names = its_names;
+	*in = m->debug;
+	return 0;
 }
 
 /*
@@ -315,6 +331,7 @@ static int each_symbol(const struct elf_source *src, const struct abi *abi, uint
 
 struct by_name {
 	struct mod *m;
+	struct disk_file *in;
 	uint32_t offset[MAX_SPELLINGS]; /* in the string table */
 	size_t n_offset;
 	addr_t at;
@@ -331,7 +348,7 @@ static int find_spellings(struct by_name *want, const struct elf_section *names,
 	const uint64_t size = names->size < UINT32_MAX ? names->size : UINT32_MAX;
 	for (uint64_t at = 0; at + len < size;) {
 		size_t n = size - at < CHUNK_NAMES ? (size_t)(size - at) : CHUNK_NAMES;
-		int rc = mod_file_read(want->m, names->offset + at, buf, n);
+		int rc = disk_file_read(want->in, names->offset + at, buf, n);
 		if (rc < 0)
 			return rc;
 		const uint8_t *p = buf;
@@ -362,11 +379,11 @@ static int by_table(struct mod *m, const char *name, size_t len, addr_t *ret, ui
 {
 	struct by_name want = { .m = m };
 	struct elf_section table, names;
-	struct elf_source src = mod_file(m);
 	uint64_t end;
 	/* The file's .dynsym has nothing that the image's own table has not, unless that cannot be read. */
-	if (!m->pub.bias_known || (m->pub.symbols != SYMBOLS_FULL && dynamic_of(m)) || symbol_table(m, &table, &names) < 0)
+	if (!m->pub.bias_known || (m->pub.symbols != SYMBOLS_FULL && dynamic_of(m)) || symbol_table(m, &table, &names, &want.in) < 0)
 		return ERR_ABSENT;
+	struct elf_source src = disk_file_source(want.in);
 	uint64_t count = table.size / table.entsize;
 	if (!add_fits(table.offset, table.size, &end) || !add_fits(names.offset, names.size, &end))
 		return ERR_CORRUPT;
@@ -374,7 +391,7 @@ static int by_table(struct mod *m, const char *name, size_t len, addr_t *ret, ui
 		count = MAX_SYMBOLS;
 	int rc = find_spellings(&want, &names, name, len);
 	if (rc == 0 && want.n_offset)
-		rc = each_symbol(&src, &m->file_head->abi, table.offset, count, match_name, &want);
+		rc = each_symbol(&src, &want.in->head->abi, table.offset, count, match_name, &want);
 	if (rc <= 0)
 		return rc ? rc : ERR_ABSENT;
 	*ret = want.at;
@@ -413,18 +430,19 @@ int modules_symbol(struct modules *mods, const char *name, addr_t *ret, uint64_t
 
 static int section_in(struct mod *m, const char *name, addr_t *ret, uint64_t *ret_size)
 {
-	struct elf_source src = mod_file(m);
 	struct elf_section names, s[ELF_SECTIONS];
 	char buf[MAX_NAME];
 	const size_t len = strlen(name);
-	if (!m->pub.file || !m->pub.bias_known || len >= sizeof buf ||
-	    elf_section_at(&src, m->file_head, m->file_head->shstrndx, &names) < 0)
+	if (!m->file || !m->pub.bias_known || len >= sizeof buf)
 		return ERR_ABSENT;
-	for (int first = 0, n; (n = elf_sections(&src, m->file_head, (unsigned)first, s, ELF_SECTIONS)) > 0; first += n) {
+	struct elf_source src = disk_file_source(m->file);
+	if (elf_section_at(&src, m->file->head, m->file->head->shstrndx, &names) < 0)
+		return ERR_ABSENT;
+	for (int first = 0, n; (n = elf_sections(&src, m->file->head, (unsigned)first, s, ELF_SECTIONS)) > 0; first += n) {
 		for (int i = 0; i < n; i++) {
 			uint64_t at;
 			if (!(s[i].flags & SHF_ALLOC) || s[i].name >= names.size || names.size - s[i].name <= len ||
-			    !add_fits(names.offset, s[i].name, &at) || mod_file_read(m, at, buf, len + 1) < 0 ||
+			    !add_fits(names.offset, s[i].name, &at) || disk_file_read(m->file, at, buf, len + 1) < 0 ||
 			    memcmp(buf, name, len + 1) != 0)
 				continue;
 			if (!inside(m, m->pub.bias + s[i].addr, s[i].size))
@@ -522,19 +540,19 @@ static void build_names(struct mod *m)
 	t->state = FAILED;
 	if (!m->pub.bias_known)
 		return;
-	if (symbol_table(m, &table, &names) == 0 && add_fits(table.offset, table.size, &end) &&
+	if (symbol_table(m, &table, &names, &t->in) == 0 && add_fits(table.offset, table.size, &end) &&
 	    add_fits(names.offset, names.size, &end)) {
-		struct elf_source src = mod_file(m);
+		struct elf_source src = disk_file_source(t->in);
 		t->names = names.offset;
 		t->names_size = names.size;
 		uint64_t count = take_named(m, table.size / table.entsize);
-		(void)!each_symbol(&src, &m->file_head->abi, table.offset, count, add_row, m);
+		(void)!each_symbol(&src, &t->in->head->abi, table.offset, count, add_row, m);
 	} else if (dynamic_of(m)) {
 		struct elf_source src = { read_image, m->mods->img };
 		const struct abi *abi = image_abi(m->mods->img);
 		uint64_t count = count_dynamic(m), fit = (m->pub.end - m->dyn.symtab) / elf_symbol_size(abi);
 		count = take_named(m, count < fit ? count : fit);
-		t->in_image = true;
+		t->in = NULL;
 		t->names = m->dyn.strtab;
 		t->names_size = m->dyn.strsz;
 		(void)!each_symbol(&src, abi, m->dyn.symtab, count, add_row, m);
@@ -558,7 +576,7 @@ static int row_name(struct mod *m, const struct name_row *row, struct str *ret)
 	/* In steps, since the end of the table may not be there although the name is. */
 	while (got < want) {
 		size_t n = want - got < 64 ? want - got : 64;
-		int rc = t->in_image ? image_read(m->mods->img, at + got, buf + got, n) : mod_file_read(m, at + got, buf + got, n);
+		int rc = t->in ? disk_file_read(t->in, at + got, buf + got, n) : image_read(m->mods->img, at + got, buf + got, n);
 		if (rc < 0)
 			return rc;
 		char *nul = memchr(buf + got, 0, n);
@@ -627,4 +645,5 @@ int modules_name(struct modules *mods, addr_t pc, struct str *ret, uint64_t *ret
 void symbol_free(struct mod *m)
 {
 	vec_free(&m->names.row);
+	m->names = (struct name_table){ 0 };
 }

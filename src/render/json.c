@@ -473,6 +473,7 @@ static json_t *module_element(struct json *j, size_t i)
 	put_text(o, "path", m->path);
 	put_text(o, "build_id", m->build_id);
 	put_text(o, "file", m->file);
+	put_text(o, "debug_file", m->debug_file);
 	put_text(o, "disk_build_id", m->disk_build_id);
 	put_hex(o, "start", m->start);
 	put_hex(o, "end", m->end);

@@ -570,11 +570,28 @@ static void modules(struct text *t)
 	sb_char(&t->b, '\n');
 	for (size_t i = 0; i < r->modules.n; i++) {
 		const struct report_module *m = &r->modules.p[i];
-		sb_printf(&t->b, "  0x%012" PRIx64 "  symbols: %-8s  build-id: ", m->start, m->symbols);
+		sb_printf(&t->b, "  0x%012" PRIx64 "-0x%012" PRIx64 "  symbols: %-8s  build-id: ", m->start, m->end, m->symbols);
 		sb_safe(&t->b, m->build_id.s ? m->build_id : STR("not known"));
 		sb_printf(&t->b, "  ");
 		sb_safe(&t->b, m->path);
 		sb_char(&t->b, '\n');
+		if (m->file.s && !str_eq(m->file, m->path)) {
+			sb_printf(&t->b, "      file        ");
+			sb_safe(&t->b, m->file);
+			sb_char(&t->b, '\n');
+		}
+		if (m->debug_file.s) {
+			sb_printf(&t->b, "      debug file  ");
+			sb_safe(&t->b, m->debug_file);
+			sb_char(&t->b, '\n');
+		}
+		if (m->disk_path.s) {
+			sb_printf(&t->b, "      not used    ");
+			sb_safe(&t->b, m->disk_path);
+			sb_printf(&t->b, ", build-id ");
+			sb_safe(&t->b, m->disk_build_id.s ? m->disk_build_id : STR("none"));
+			sb_char(&t->b, '\n');
+		}
 	}
 }
 

@@ -1,0 +1,277 @@
+/* Separate debug files: where they are looked for, which are used, and debuginfod-find in a PATH of the test's own. */
+#include <check.h>
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "build_so.h"
+#include "module/module.h"
+
+static const struct so_symbol symbols[] = {
+	{ "PyEval_Go", SO_TEXT + 0x10, 0x20, true, true },
+	{ "hidden", SO_TEXT + 0x40, 0x20, true, false },
+};
+static const char ID[] = "0123456789abcdefghij", OTHER_ID[] = "another-build-of-it!";
+/* What ID is called. */
+#define ID_NAME "30/313233343536373839616263646566676869" "6a"
+enum { BIAS = 0x50000000 };
+
+static char dir[64];
+
+static const char *in_dir(const char *name)
+{
+	static char buf[64][256];
+	static unsigned next;
+	char *p = buf[next++ % 64];
+	snprintf(p, sizeof buf[0], "%s/%s", dir, name);
+	return p;
+}
+
+static void make_dir(void)
+{
+	strcpy(dir, "/tmp/test_debug_file.XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+}
+
+static void remove_dir(void)
+{
+	char cmd[128];
+	snprintf(cmd, sizeof cmd, "/bin/rm -rf '%s'", dir);
+	ck_assert_int_eq(system(cmd), 0);
+}
+
+/* With the folders that lead to it. */
+static void write_file(const char *name, const void *p, size_t len)
+{
+	char path[512];
+	snprintf(path, sizeof path, "%s/%s", dir, name);
+	for (char *slash = path + strlen(dir) + 1; (slash = strchr(slash, '/')); slash++) {
+		*slash = 0;
+		mkdir(path, 0700);
+		*slash = '/';
+	}
+	FILE *f = fopen(path, "w");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_uint_eq(fwrite(p, 1, len, f), len);
+	ck_assert_int_eq(fclose(f), 0);
+}
+
+/* A process with dir/app/libx.so in it: a stripped file. */
+struct scene {
+	struct build_elf *core;
+	struct build_so so;
+	uint8_t *debug;
+	uint32_t crc;
+	struct image *img;
+	struct modules *mods;
+	const struct module *m;
+};
+
+static void scene(struct scene *s, bool link, bool no_id, bool no_file)
+{
+	*s = (struct scene){ .core = build_elf_new("x86_64") };
+	build_elf_thread(s->core, 100, 0x10000, 0x70000100);
+	build_elf_memory(s->core, 0x70000000, 0x1000, 3);
+	s->so = (struct build_so){ .abi = *build_elf_abi(s->core), .build_id = no_id ? NULL : ID, .symbols = symbols, .n_symbols = 2 };
+	s->debug = build_so(&s->so);
+	s->crc = (uint32_t)crc32(crc32(0, NULL, 0), s->debug, SO_FILE);
+	struct build_so stripped = s->so;
+	stripped.stripped = true;
+	stripped.debuglink = link ? "libx.dbg" : NULL;
+	stripped.debugcrc = s->crc;
+	uint8_t *file = build_so(&stripped);
+	if (!no_file)
+		write_file("app/libx.so", file, SO_FILE);
+	build_so_map(s->core, &stripped, file, BIAS, in_dir("app/libx.so"), SO_USUAL | SO_READ_ONLY);
+	build_elf_auxv(s->core, AT_ENTRY, BIAS + SO_TEXT);
+	s->img = build_elf_open(s->core);
+	free(file);
+}
+
+static void look(struct scene *s, const struct search *where)
+{
+	ck_assert_int_eq(modules_open(s->img, where, &s->mods, NULL), 0);
+	ck_assert_uint_eq(modules_list(s->mods, &s->m), 1);
+}
+
+static void end(struct scene *s)
+{
+	modules_close(s->mods);
+	image_close(s->img);
+	build_elf_free(s->core);
+	free(s->debug);
+}
+
+enum content { RIGHT, OTHER_BUILD, CHANGED, NOT_ELF, OTHER_MACHINE };
+static const struct {
+	const char *what, *at;
+	enum content content;
+	bool link, no_id, no_file, usual, root, used, refused;
+} places[] = {
+	{ "by build-id", "debug/.build-id/" ID_NAME ".debug", RIGHT, .used = true },
+	{ "by build-id in the sysroot", "root/debug/.build-id/" ID_NAME ".debug", RIGHT, .root = true, .used = true },
+	{ "by build-id, the file itself is not here", "debug/.build-id/" ID_NAME ".debug", RIGHT, .no_file = true, .used = true },
+	{ "by name, beside the file", "app/libx.dbg", RIGHT, .link = true, .used = true },
+	{ "by name, in .debug", "app/.debug/libx.dbg", RIGHT, .link = true, .used = true },
+	{ "by name, in .debug, no debug path given", "app/.debug/libx.dbg", RIGHT, .link = true, .usual = true, .used = true },
+	{ "by name, under the debug path", "debug/DIR/app/libx.dbg", RIGHT, .link = true, .used = true },
+	{ "by name, no name in the file", "app/libx.dbg", RIGHT },
+	{ "by name and checksum, no build-id", "app/libx.dbg", RIGHT, .link = true, .no_id = true, .used = true },
+	{ "another checksum, no build-id", "app/libx.dbg", CHANGED, .link = true, .no_id = true },
+	{ "another checksum", "app/libx.dbg", CHANGED, .link = true },
+	{ "another build, by its name", "app/libx.dbg", OTHER_BUILD, .link = true, .refused = true },
+	{ "another build, under the build-id", "debug/.build-id/" ID_NAME ".debug", OTHER_BUILD, .refused = true },
+	{ "no ELF", "debug/.build-id/" ID_NAME ".debug", NOT_ELF },
+	{ "another machine's", "debug/.build-id/" ID_NAME ".debug", OTHER_MACHINE },
+	{ "nothing", "unused", RIGHT },
+};
+
+START_TEST(looked_for)
+{
+	struct scene s;
+	char at[512];
+	scene(&s, places[_i].link, places[_i].no_id, places[_i].no_file);
+	const char *slot = strstr(places[_i].at, "DIR/");
+	if (slot)
+		snprintf(at, sizeof at, "%.*s%s%s", (int)(slot - places[_i].at), places[_i].at, dir, slot + 3);
+	else if (places[_i].root)
+		snprintf(at, sizeof at, "root%s%s", dir, places[_i].at + 4);
+	else
+		snprintf(at, sizeof at, "%s", places[_i].at);
+	struct build_so other = s.so;
+	other.build_id = OTHER_ID;
+	uint8_t *content = s.debug, *made = NULL;
+	if (places[_i].content == OTHER_BUILD)
+		content = made = build_so(&other);
+	else if (places[_i].content == NOT_ELF)
+		content[0] = 'E';
+	else if (places[_i].content == OTHER_MACHINE)
+		content[18] = EM_AARCH64;
+	else if (places[_i].content == CHANGED)
+		content[SO_FILE - 1] ^= 1;
+	write_file(at, content, SO_FILE);
+	const char *const debug_path[] = { ".debug", in_dir("debug"), NULL }, *const lib_path[] = { in_dir("app"), NULL };
+	struct search where = { .debug_path = places[_i].usual ? NULL : debug_path, .sysroot = places[_i].root ? in_dir("root") : NULL };
+	if (places[_i].no_id)
+		where.lib_path = lib_path;
+	look(&s, &where);
+	ck_assert_msg((s.m->file != NULL) == !places[_i].no_file, "%s", places[_i].what);
+	ck_assert_msg((s.m->debug_file != NULL) == places[_i].used, "%s: %s", places[_i].what, s.m->debug_file ? s.m->debug_file : "none");
+	ck_assert_msg(s.m->symbols == (places[_i].used ? SYMBOLS_FULL : SYMBOLS_DYNSYM), "%s: %d", places[_i].what, s.m->symbols);
+	ck_assert_msg((s.m->debug_refused != NULL) == places[_i].refused, "%s", places[_i].what);
+	if (places[_i].refused)
+		ck_assert(s.m->debug_refused_id.len == 20 && memcmp(s.m->debug_refused_id.p, OTHER_ID, 20) == 0);
+	struct str name;
+	uint64_t off;
+	addr_t sym;
+	ck_assert_int_eq(modules_symbol(s.mods, "hidden", &sym, NULL, NULL), places[_i].used ? 0 : ERR_ABSENT);
+	ck_assert_int_eq(modules_name(s.mods, BIAS + SO_TEXT + 0x44, &name, &off), places[_i].used ? 0 : ERR_ABSENT);
+	if (places[_i].used)
+		ck_assert(str_is(name, "hidden") && off == 4);
+	ck_assert_int_eq(modules_name(s.mods, BIAS + SO_TEXT + 0x11, &name, &off), 0);
+	end(&s);
+	free(made);
+}
+END_TEST
+
+/* What a .gnu_debuglink of bad will leads to. */
+START_TEST(bad_links)
+{
+	static const char *const links[] = { "../app/libx.dbg", "/etc/passwd", "..", ".", "libx.so", "a/../libx.dbg" };
+	struct scene s;
+	scene(&s, true, false, false);
+	write_file("app/libx.dbg", s.debug, SO_FILE);
+	struct build_so stripped = s.so;
+	stripped.stripped = true;
+	stripped.debuglink = links[_i];
+	stripped.debugcrc = s.crc;
+	uint8_t *file = build_so(&stripped);
+	write_file("app/libx.so", file, SO_FILE);
+	look(&s, &(struct search){ 0 });
+	ck_assert_ptr_null(s.m->debug_file);
+	end(&s);
+	free(file);
+}
+END_TEST
+
+/* ---- debuginfod */
+
+static const struct {
+	const char *what, *script; /* NULL: no such program */
+	bool used;
+	unsigned max_s;
+} finders[] = {
+	{ "finds", "test \"$1 $2\" = \"debuginfo 303132333435363738396162636465666768696a\" && echo \"$DIR/cache/it\" || exit 1", true, 5 },
+	{ "has none", "exit 1", false, 5 },
+	{ "says what is not there", "echo /nowhere/at/all", false, 5 },
+	{ "says a relative path", "cd \"$DIR/cache\"; echo it", false, 5 },
+	{ "says another build", "echo \"$DIR/cache/other\"", false, 5 },
+	{ "says a fifo", "mkfifo $DIR/fifo; echo $DIR/fifo", false, 5 },
+	{ "says very much", "yes /", false, 5 },
+	{ "takes too long", "echo \"$DIR/cache/it\"; sleep 1000", false, 5 },
+	{ "closes its output and takes too long", "echo \"$DIR/cache/it\"; exec >&-; sleep 1000", false, 5 },
+	{ "says and fails", "echo \"$DIR/cache/it\"; exit 3", false, 5 },
+	{ "leaves something behind", "sleep 1000 >&- & echo \"$DIR/cache/it\"", true, 5 },
+	{ "is not there", NULL, false, 5 },
+};
+
+START_TEST(fetched)
+{
+	struct scene s;
+	scene(&s, false, false, false);
+	struct build_so other = s.so;
+	other.build_id = OTHER_ID;
+	uint8_t *wrong = build_so(&other);
+	write_file("cache/it", s.debug, SO_FILE);
+	write_file("cache/other", wrong, SO_FILE);
+	free(wrong);
+	char script[1024];
+	mkdir(in_dir("bin"), 0700);
+	if (finders[_i].script) {
+		snprintf(script, sizeof script, "#!/bin/sh\nDIR=%s\necho \"$@\" >> $DIR/asked\n%s\n", dir, finders[_i].script);
+		write_file("bin/debuginfod-find", script, strlen(script));
+		ck_assert_int_eq(chmod(in_dir("bin/debuginfod-find"), 0700), 0);
+	}
+	char path[512];
+	snprintf(path, sizeof path, "%s%s", in_dir("bin"), finders[_i].script ? ":/usr/bin:/bin" : "");
+	setenv("PATH", path, 1);
+	/* Not allowed: not run. */
+	look(&s, &(struct search){ 0 });
+	ck_assert(!modules_fetch(s.mods, s.m));
+	ck_assert_int_ne(access(in_dir("asked"), F_OK), 0);
+	modules_close(s.mods);
+	time_t before = time(NULL);
+	look(&s, &(struct search){ .fetch_ms = 500 });
+	ck_assert_ptr_null(s.m->debug_file);
+	ck_assert_int_eq(s.m->symbols, SYMBOLS_DYNSYM);
+	bool new = modules_fetch(s.mods, s.m);
+	ck_assert_msg(new == finders[_i].used, "%s", finders[_i].what);
+	ck_assert_msg((s.m->debug_file != NULL) == finders[_i].used, "%s", finders[_i].what);
+	ck_assert_int_eq(s.m->symbols, finders[_i].used ? SYMBOLS_FULL : SYMBOLS_DYNSYM);
+	ck_assert(!modules_fetch(s.mods, s.m)); /* asked once */
+	ck_assert_int_le(time(NULL) - before, (time_t)finders[_i].max_s);
+	end(&s);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("debug_file");
+	TCase *tc = tcase_create("debug_file");
+	tcase_add_checked_fixture(tc, make_dir, remove_dir);
+	tcase_set_timeout(tc, 100);
+	tcase_add_loop_test(tc, looked_for, 0, sizeof places / sizeof *places);
+	tcase_add_loop_test(tc, bad_links, 0, 6);
+	tcase_add_loop_test(tc, fetched, 0, sizeof finders / sizeof *finders);
+	suite_add_tcase(s, tc);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? 1 : 0;
+}
