@@ -339,11 +339,11 @@ END_TEST
 START_TEST(damaged_member_is_lost_alone)
 {
 	/* Random bytes are stored, so a known place in the file is a known place in memory. */
-	struct pz_load loads[] = { { 0x400000, 32768, 32768, 1 }, { 0x500000, 32768 * 2, 32768 * 2, 3 }, { 0x600000, 32768, 32768, 3 } };
+	struct pz_load loads[] = { { 0x400000, 16384, 16384, 1 }, { 0x500000, 16384 * 2, 16384 * 2, 3 }, { 0x600000, 16384, 16384, 3 } };
 	struct build_pz spec = { .plan = { .loads = loads, .n_loads = 3, .level = 0 }, .fill = FILL_RANDOM };
 	struct blob f = build_pz(&spec);
 	uint8_t needle[16];
-	fill_at(FILL_RANDOM, 0x500000 + 40000, needle, sizeof needle);
+	fill_at(FILL_RANDOM, 0x500000 + 20000, needle, sizeof needle);
 	uint8_t *at = memmem(f.p, f.len, needle, sizeof needle);
 	ck_assert_ptr_nonnull(at);
 	at[3] ^= 0x10;
@@ -353,10 +353,10 @@ START_TEST(damaged_member_is_lost_alone)
 	expect_memory(img, &loads[0], FILL_RANDOM);
 	uint8_t byte, want;
 	for (int again = 0; again < 2; again++) {
-		ck_assert_int_eq(image_read(img, 0x500000 + 32768, &byte, 1), ERR_FAULT);
-		ck_assert_int_eq(image_read(img, 0x500000 + 2 * 32768 - 1, &byte, 1), ERR_FAULT);
+		ck_assert_int_eq(image_read(img, 0x500000 + 16384, &byte, 1), ERR_FAULT);
+		ck_assert_int_eq(image_read(img, 0x500000 + 2 * 16384 - 1, &byte, 1), ERR_FAULT);
 	}
-	for (addr_t a = 0x500000; a < 0x500000 + 32768; a += 1000) {
+	for (addr_t a = 0x500000; a < 0x500000 + 16384; a += 1000) {
 		fill_at(FILL_RANDOM, a, &want, 1);
 		ck_assert_int_eq(image_read(img, a, &byte, 1), 0);
 		ck_assert_int_eq(byte, want);
@@ -364,8 +364,8 @@ START_TEST(damaged_member_is_lost_alone)
 	expect_memory(img, &loads[2], FILL_RANDOM);
 	const struct image_facts *facts = image_facts(img);
 	ck_assert_uint_eq(facts->n_lost, 1);
-	ck_assert_uint_eq(facts->lost[0].start, 0x500000 + 32768);
-	ck_assert_uint_eq(facts->lost[0].end, 0x500000 + 2 * 32768);
+	ck_assert_uint_eq(facts->lost[0].start, 0x500000 + 16384);
+	ck_assert_uint_eq(facts->lost[0].end, 0x500000 + 2 * 16384);
 	image_close(img);
 	free((void *)f.p);
 }

@@ -177,6 +177,31 @@ int dict_find(struct dict_walk *w, const char *key, addr_t *ret)
 	return rc < 0 ? rc : cut ? ERR_LIMIT : ERR_ABSENT;
 }
 
+int dict_get_all(const struct py *py, addr_t dict, const char *const *keys, size_t n, addr_t *ret)
+{
+	struct dict_walk w;
+	int rc = dict_begin(py, dict, &w);
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < n; i++)
+		ret[i] = 0;
+	bool cut = w.n > FIND_MAX;
+	if (cut)
+		w.n = FIND_MAX;
+	size_t left = n;
+	addr_t k, v;
+	while (left && (rc = dict_next(&w, &k, &v)) == 1) {
+		for (size_t i = 0; i < n; i++) {
+			if (!ret[i] && key_is(py, k, keys[i])) {
+				ret[i] = v;
+				left--;
+				break;
+			}
+		}
+	}
+	return rc < 0 ? rc : left && cut ? ERR_LIMIT : (int)(n - left);
+}
+
 int dict_get(const struct py *py, addr_t dict, const char *key, addr_t *ret)
 {
 	struct dict_walk w;

@@ -36,6 +36,11 @@ int dict_begin(const struct py *py, addr_t dict, struct dict_walk *ret) MUST_CHE
 int dict_begin_values(const struct py *py, addr_t keys, addr_t values, struct dict_walk *ret) MUST_CHECK;
 int dict_next(struct dict_walk *w, addr_t *key, addr_t *value) MUST_CHECK; /* 1, 0 at the end, <0 */
 int dict_get(const struct py *py, addr_t dict, const char *key, addr_t *ret) MUST_CHECK; /* by str (or 2.7 bytes) key; ERR_ABSENT */
+/*
+ * Several names in one pass: ret[i] is the value of keys[i], 0 where there is none. How many were found; <0 where the dictionary
+ * broke off, and ret then holds what came before.
+ */
+int dict_get_all(const struct py *py, addr_t dict, const char *const *keys, size_t n, addr_t *ret) MUST_CHECK;
 int dict_find(struct dict_walk *w, const char *key, addr_t *ret) MUST_CHECK;             /* the same from where a walk stands */
 
 /* An instance attribute kept in the instance (dict, split or inline values; 2.7's old-style ones too); not from the class. ERR_ABSENT. */

@@ -87,29 +87,51 @@ static addr_t commonest_code_type(const struct py *py, addr_t interp)
 	return seen[best].type;
 }
 
-static const struct { const char *name; size_t at; } builtin_types[] = {
+/* What types are called in a dictionary that names them, and where they go; at: NOT_KEPT has a meaning of its own. */
+enum { NOT_KEPT = -1 };
+#define NAMES_MAX 16
+struct named_type { const char *name; int at; };
+
+static const struct named_type builtin_types[] = {
 	/* 2.7: what is bytes later is str there, and str unicode. */
 	{ "object", offsetof(struct py_types, object) }, { "str", offsetof(struct py_types, str) },
 	{ "bytes", offsetof(struct py_types, bytes) },   { "int", offsetof(struct py_types, int_) },
 	{ "dict", offsetof(struct py_types, dict) },     { "tuple", offsetof(struct py_types, tuple) },
 	{ "list", offsetof(struct py_types, list) },     { "float", offsetof(struct py_types, float_) },
 	{ "bool", offsetof(struct py_types, bool_) },    { "set", offsetof(struct py_types, set) },
+	{ "type", NOT_KEPT }, { "None", NOT_KEPT },
+	{ "unicode", NOT_KEPT }, /* only in 2.7: a name that is not there makes the search read every key */
 };
+enum { BUILTIN_TYPES = sizeof builtin_types / sizeof *builtin_types, AT_TYPE = BUILTIN_TYPES - 3, AT_NONE, AT_UNICODE };
+_Static_assert(BUILTIN_TYPES <= NAMES_MAX, "room for every name");
+
+/* Every one of these names in one pass over the dictionary, since each pass reads all its keys. What was found, by index. */
+static void named_types_find(struct py *py, addr_t dict, const struct named_type *names, size_t n, addr_t found[NAMES_MAX])
+{
+	const char *keys[NAMES_MAX] = { 0 };
+
+	for (size_t i = 0; i < n; i++) {
+		keys[i] = names[i].name;
+		found[i] = 0;
+	}
+	int rc = dict_get_all(py, dict, keys, n, found); /* a part is better than nothing */
+	(void)rc;
+	for (size_t i = 0; i < n; i++)
+		if (names[i].at != NOT_KEPT && is_type(py, found[i]))
+			*(addr_t *)((char *)&py->types + names[i].at) = found[i];
+}
 
 /* 2.7 has no importlib, but a module that names its types; it is there unless Python was started with -S -E. */
 static void old_types_find(struct py *py, addr_t interp)
 {
-	static const struct { const char *name; size_t at; } names[] = {
+	static const struct named_type names[] = {
 		{ "FunctionType", offsetof(struct py_types, function) }, { "CodeType", offsetof(struct py_types, code) },
 		{ "ModuleType", offsetof(struct py_types, module) },     { "InstanceType", offsetof(struct py_types, instance) },
 	};
-	addr_t dict, found;
+	addr_t dict, found[NAMES_MAX];
 
-	if (py_module_dict(py, interp, "types", &dict) < 0)
-		return;
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (dict_get(py, dict, names[i].name, &found) == 0 && is_type(py, found))
-			*(addr_t *)((char *)&py->types + names[i].at) = found;
+	if (py_module_dict(py, interp, "types", &dict) == 0)
+		named_types_find(py, dict, names, sizeof names / sizeof *names, found);
 }
 
 int types_find(struct py *py, addr_t interp, struct proof *ret)
@@ -140,18 +162,18 @@ int types_find(struct py *py, addr_t interp, struct proof *ret)
 	types->dict = dict;
 	/* builtins is cleared late in Py_Finalize: its absence proves nothing, another type named type does. */
 	if (READ(py, interp, PyInterp, builtins, &builtins) == 0 && builtins) {
-		if (dict_get(py, builtins, "type", &found) == 0 && found != type) {
+		addr_t names[NAMES_MAX];
+		bool wide = TRAIT(py, str_model) == STR_MODEL_WIDE;
+		named_types_find(py, builtins, builtin_types, wide ? BUILTIN_TYPES : AT_UNICODE, names);
+		if (names[AT_TYPE] && names[AT_TYPE] != type) {
 			snprintf(ret->why, sizeof ret->why, "builtins.type is not type(dict)'s type");
 			return ERR_CORRUPT;
 		}
-		for (size_t i = 0; i < sizeof builtin_types / sizeof *builtin_types; i++)
-			if (dict_get(py, builtins, builtin_types[i].name, &found) == 0 && is_type(py, found))
-				*(addr_t *)((char *)types + builtin_types[i].at) = found;
-		if (dict_get(py, builtins, "None", &found) == 0 && type_of(py, found, &types->none_type) == 0)
-			types->none = found;
-		if (TRAIT(py, str_model) == STR_MODEL_WIDE) {
+		if (names[AT_NONE] && type_of(py, names[AT_NONE], &types->none_type) == 0)
+			types->none = names[AT_NONE];
+		if (wide) {
 			types->bytes = types->str;
-			types->str = dict_get(py, builtins, "unicode", &found) == 0 && is_type(py, found) ? found : 0;
+			types->str = is_type(py, names[AT_UNICODE]) ? names[AT_UNICODE] : 0;
 		}
 		if (types->dict != dict) {
 			snprintf(ret->why, sizeof ret->why, "sys' dictionary is no dict");
