@@ -110,11 +110,13 @@ static void no_module(struct natives *n, addr_t at, struct report_frame *out)
 	if (map && map->path.len) {
 		out->module = str_from_bytes(n->r->arena, map->path.p, map->path.len);
 		out->offset = at - map->start + map->offset;
-		if (!out->function.s && memmem(map->path.p, map->path.len, "memfd:libffi", 12))
+		if (memmem(map->path.p, map->path.len, "memfd:libffi", 12))
 			out->function = STR("libffi closure");
-	} else if (seg && seg->prot & 4) {
+	} else if (seg && seg->prot & 4 && !out->signal) {
 		out->function = STR("JIT code");
 		out->jit = true;
+	} else if (out->signal) {
+		out->function = STR("signal return code"); /* a page of its own, where the system has no vdso */
 	}
 }
 
@@ -152,8 +154,8 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 		out->function = outer && name.s ? str_dup(n->r->arena, name) : n_places ? str_dup(n->r->arena, places[i].function) : (struct str){ 0 };
 		out->file = n_places ? str_dup(n->r->arena, places[i].file) : (struct str){ 0 };
 		out->inlined = !outer;
-		out->into = outer && name.s ? f->pc - (at - into) : 0;
 		found_by(f->bits, out);
+		out->into = outer && name.s ? f->pc - (at - into) : 0;
 		if (m) {
 			out->module = m->vdso ? STR("[vdso]") : str_from_bytes(n->r->arena, m->path.p, m->path.len);
 			out->offset = m->bias_known ? f->pc - m->bias : f->pc - m->start;

@@ -76,9 +76,10 @@ void backing_lay(struct mod *m)
 		bool writable = l->flags & PF_W;
 		if (!l->filesz || end < start || (writable && (m->pub.unverified || !m->mods->private_kept)))
 			continue;
-		if (!m->piece.n && !writable)
+		const bool whole = !m->piece.n || m->by_auxv;
+		if (whole && !writable)
 			lay(m, start, end, l->offset, prot_of(l->flags));
-		for (size_t k = 0; k < m->piece.n; k++) {
+		for (size_t k = 0; !whole && k < m->piece.n; k++) {
 			const struct piece *p = &m->piece.p[k];
 			addr_t lo = p->start > start ? p->start : start, hi = p->end < end ? p->end : end;
 			if (lo >= hi || p->start - p->offset != start - l->offset || (writable && cut_off(facts, lo, hi)))

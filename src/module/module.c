@@ -264,16 +264,45 @@ static struct blob text_at(struct modules *mods, addr_t at)
 	return n > 0 ? (struct blob){ arena_dup(mods->arena, buf, (size_t)n), (size_t)n } : (struct blob){ 0 };
 }
 
+static struct blob program_path(struct modules *mods)
+{
+	struct str exe = image_facts(mods->img)->exe;
+	uint64_t name = 0;
+	if (exe.len)
+		return (struct blob){ (const uint8_t *)exe.s, exe.len };
+	return image_auxv(mods->img, AT_EXECFN, &name) == 0 ? text_at(mods, name) : (struct blob){ 0 };
+}
+
+/* All that is known of it is where its program headers were: the first page of the file, but for odd linkers. */
+static void add_program_without_headers(struct modules *mods, struct found *f, addr_t phdr)
+{
+	struct mod m = { .mods = mods, .by_auxv = true };
+	const addr_t start = round_down(mods, phdr);
+	if (start > UINT64_MAX - mods->page)
+		return;
+	*vec_push(&m.piece) = (struct piece){ start, start + mods->page, 0, 1 };
+	m.pub.start = start;
+	m.pub.end = start + mods->page;
+	m.pub.path = program_path(mods);
+	if (f->mod.n < MAX_MODULES && !overlaps(f, &m))
+		*vec_push(&f->mod) = m;
+	else
+		vec_free(&m.piece);
+}
+
 /* The program, by what the kernel told it about itself; *dynamic: where its dynamic section is, 0 if it has none. */
 static void add_program(struct modules *mods, struct found *f, addr_t *dynamic)
 {
-	uint64_t phdr = 0, phnum = 0, name = 0;
+	uint64_t phdr = 0, phnum = 0;
 	*dynamic = 0;
 	if (image_auxv(mods->img, AT_PHDR, &phdr) < 0 || image_auxv(mods->img, AT_PHNUM, &phnum) < 0 || phnum > ELF_MAX_PHDRS)
 		return;
 	struct in_image in = { mods->img, phdr };
 	struct elf_source src = { read_in_image, &in };
 	struct elf_head head = { .abi = *image_abi(mods->img), .type = ET_DYN };
+	uint8_t byte;
+	if (image_read(mods->img, phdr, &byte, 1) < 0)
+		add_program_without_headers(mods, f, phdr);
 	if (elf_phdrs_read(&src, 0, (unsigned)phnum, &head) < 0)
 		return;
 	addr_t bias = 0;
@@ -286,12 +315,7 @@ static void add_program(struct modules *mods, struct found *f, addr_t *dynamic)
 	elf_span(&head, &lo, &hi);
 	if (!from_base(mods, bias + round_down(mods, lo), &m))
 		return;
-	if (image_auxv(mods->img, AT_EXECFN, &name) == 0)
-		m.pub.path = text_at(mods, name);
-	if (image_facts(mods->img)->exe.len) {
-		struct str exe = image_facts(mods->img)->exe;
-		m.pub.path = (struct blob){ (const uint8_t *)exe.s, exe.len };
-	}
+	m.pub.path = program_path(mods);
 	add_new(f, &m);
 }
 
@@ -329,6 +353,15 @@ static void from_link_map(struct modules *mods, struct found *f)
 
 /* ---- files on disk */
 
+/* Is the program what the kernel told it of itself? */
+static bool auxv_agrees(const struct mod *m, const struct elf_head *h, addr_t bias)
+{
+	const uint64_t mask = h->abi.width == 8 ? UINT64_MAX : UINT32_MAX;
+	uint64_t entry, phnum;
+	return !m->pub.exe || ((image_auxv(m->mods->img, AT_ENTRY, &entry) < 0 || entry == ((bias + h->entry) & mask)) &&
+			       (image_auxv(m->mods->img, AT_PHNUM, &phnum) < 0 || phnum == h->phnum));
+}
+
 /* The bias of a module whose headers are not in the image, by a file that may be its own. */
 static bool place_by_file(struct mod *m, const struct elf_head *h)
 {
@@ -338,7 +371,7 @@ static bool place_by_file(struct mod *m, const struct elf_head *h)
 		return false;
 	for (size_t i = 0; i < h->n_load; i++) {
 		bias = first->start - first->offset - (h->load[i].vaddr - h->load[i].offset);
-		if (piece_fits(m->mods, h, bias, first) && pieces_fit(m, h, bias))
+		if (piece_fits(m->mods, h, bias, first) && pieces_fit(m, h, bias) && auxv_agrees(m, h, bias))
 			return set_span(m, h, bias);
 	}
 	return false;

@@ -48,6 +48,7 @@ struct mod {
 	struct modules *mods;
 	struct module pub;
 	struct VEC(struct piece) piece;
+	bool by_auxv;                /* its piece is the page of AT_PHDR, and more may be mapped */
 	struct elf_head *head;       /* of the image, else of the file; NULL if neither */
 	struct disk_file *file;      /* NULL: none is used */
 	struct disk_file *debug;     /* its separate debug file */

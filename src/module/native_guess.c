@@ -95,6 +95,54 @@ enum after guess_after_call(const struct guess *g, addr_t word)
 	return AFTER_UNKNOWN;
 }
 
+static int64_t sign_extended(uint32_t v, unsigned bits)
+{
+	return (int64_t)((uint64_t)v << (64 - bits)) >> (64 - bits);
+}
+
+bool guess_call_target(const struct guess *g, addr_t word, addr_t *ret)
+{
+	const addr_t pc = guess_plain(g, word);
+	uint8_t b[5];
+	int64_t by;
+	addr_t from = pc;
+	if (guess_after_call(g, word) != AFTER_CALL || image_read(g->img, pc - sizeof b, b, sizeof b) < 0)
+		return false;
+	const uint32_t i = little(b + 1, 4);
+	switch (g->abi->machine) {
+	case EM_X86_64:
+	case EM_386:
+		if (b[0] != 0xe8)
+			return false;
+		by = (int32_t)i;
+		break;
+	case EM_AARCH64:
+		if ((i & 0xfc000000) != 0x94000000)
+			return false;
+		by = sign_extended(i << 2, 28);
+		from = pc - 4;
+		break;
+	case EM_ARM:
+		if (word & 1) { /* BL, BLX, T1 and T2: imm10, imm11, and two bits that are kept as xor with the sign */
+			const uint32_t first = i & 0xffff, second = i >> 16, sign = first >> 10 & 1;
+			if ((first & 0xf800) != 0xf000 || (second & 0xc000) != 0xc000)
+				return false;
+			const uint32_t i1 = (second >> 13 & 1) == sign, i2 = (second >> 11 & 1) == sign;
+			by = sign_extended(sign << 24 | i1 << 23 | i2 << 22 | (first & 0x3ff) << 12 | (second & 0x7ff) << 1, 25);
+			from = second & 0x1000 ? pc : pc & ~(addr_t)3;
+		} else {
+			if ((i & 0x0e000000) != 0x0a000000)
+				return false;
+			by = sign_extended((i & 0xffffff) << 2 | (i >> 28 == 0xf ? i >> 23 & 2 : 0), 26);
+			from = pc + 4; /* pc is two instructions ahead there */
+		}
+		break;
+	default: return false;
+	}
+	*ret = (from + (addr_t)by) & (g->abi->width == 4 ? UINT32_MAX : UINT64_MAX);
+	return true;
+}
+
 /* Where a frame keeps its return address and the caller's frame pointer, as offsets from its own, and where it ends. */
 struct kept { uint16_t machine; int8_t lr, fp, end; };
 
@@ -140,9 +188,13 @@ static const struct sigreturn sigreturns[] = {
 	/* mov r7, #173; svc 0: siginfo 128, ucontext's head 20, three words.  mov r7, #119; svc 0: without siginfo. */
 	{ EM_ARM, 8, { 173, 0x70, 0xa0, 0xe3, 0, 0, 0, 0xef }, 160, ARM_REGS },
 	{ EM_ARM, 8, { 119, 0x70, 0xa0, 0xe3, 0, 0, 0, 0xef }, 32, ARM_REGS },
-	/* The same in Thumb. */
+	/* The same with the kernel's own svc (arch/arm/kernel/sigreturn_codes.S), and in Thumb. */
+	{ EM_ARM, 8, { 173, 0x70, 0xa0, 0xe3, 173, 0, 0x90, 0xef }, 160, ARM_REGS },
+	{ EM_ARM, 8, { 119, 0x70, 0xa0, 0xe3, 119, 0, 0x90, 0xef }, 32, ARM_REGS },
 	{ EM_ARM, 4, { 173, 0x27, 0, 0xdf }, 160, ARM_REGS },
 	{ EM_ARM, 4, { 119, 0x27, 0, 0xdf }, 32, ARM_REGS },
+	{ EM_ARM, 6, { 0x4f, 0xf0, 173, 7, 0, 0xdf }, 160, ARM_REGS },
+	{ EM_ARM, 6, { 0x4f, 0xf0, 119, 7, 0, 0xdf }, 32, ARM_REGS },
 };
 
 static const struct sigreturn *sigreturn_at(const struct guess *g, addr_t pc)

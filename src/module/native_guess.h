@@ -20,6 +20,8 @@ bool guess_code(const struct guess *g, addr_t at);
 addr_t guess_plain(const struct guess *g, addr_t word);
 /* Does a call instruction end at word, a return address as it lies in memory? */
 enum after guess_after_call(const struct guess *g, addr_t word);
+/* Where the call that ends at word leads, if the instruction itself says so. */
+bool guess_call_target(const struct guess *g, addr_t word, addr_t *ret);
 /* ARM's and AArch64's frame pointers (libdw knows nothing of ARM's): the caller's registers, from a frame's. False: fp leads nowhere. */
 struct guess_frame { addr_t pc, sp, fp; };
 bool guess_by_pointer(const struct guess *g, addr_t sp, addr_t fp, struct guess_frame *ret);

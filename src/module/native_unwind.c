@@ -261,14 +261,22 @@ static bool by_itself(const struct unwind *u)
 	return u->n == u->n_begun + 1 && !(u->from_bits & NATIVE_CALL);
 }
 
+/* Where the function that pc is in begins. */
+static bool function_start(struct unwind *u, addr_t pc, addr_t *ret)
+{
+	struct str name;
+	uint64_t into;
+	if (modules_name(u->mods, pc, &name, &into) < 0)
+		return false;
+	*ret = guess_plain(&u->guess, pc - into);
+	return true;
+}
+
 /* A function's link register leads into itself, once it has called another. */
 static bool same_function(struct unwind *u, addr_t a, addr_t b)
 {
-	struct str x, y;
-	uint64_t off, other;
-	if (modules_name(u->mods, a, &x, &off) < 0 || modules_name(u->mods, b, &y, &other) < 0)
-		return false;
-	return a - off == b - other;
+	addr_t x, y;
+	return function_start(u, a, &x) && function_start(u, b, &y) && x == y;
 }
 
 /* All registers of a frame that libdw cannot go on from, since its pc is not plain. */
@@ -295,7 +303,7 @@ static int frame(Dwfl_Frame *state, void *arg)
 	u->begins = false;
 	f.pc = begins ? u->from_pc : guess_plain(&u->guess, pc);
 	f.bits = begins ? u->from_bits : (uint8_t)((u->tables == TABLES_YES ? 0 : NATIVE_GUESS) | (activation ? 0 : NATIVE_CALL));
-	if (u->n && !guess_code(&u->guess, f.pc - (f.bits & NATIVE_CALL)))
+	if (u->n && !guess_code(&u->guess, f.pc - (f.bits & NATIVE_CALL)) && !guess_is_sigreturn(&u->guess, f.pc))
 		return stop(u, f.pc ? NATIVE_BROKEN : NATIVE_WHOLE, "the caller would be where no code is");
 	if (!begins && u->abi->machine == EM_AARCH64 && f.pc != pc) {
 		take_registers(u, state);
@@ -419,35 +427,52 @@ static void drop_pointers(struct unwind *u, addr_t at)
 	u->n_pointers = n;
 }
 
+/* Does the call lead to another function than the last frame's?  One that ended in a jump to that looks so too. */
+static bool calls_another(struct unwind *u, addr_t word, addr_t callee)
+{
+	addr_t target, start;
+	if (!callee || !guess_call_target(&u->guess, word, &target) || guess_plain(&u->guess, target) == callee)
+		return false;
+	target = guess_plain(&u->guess, target);
+	return function_start(u, target, &start) && start == target; /* else it may be a way there: a procedure linkage table */
+}
+
 /* The first word on the stack that a call could have left and that leads on. */
 static bool scan(struct unwind *u)
 {
 	const unsigned width = u->abi->width;
 	uint8_t byte;
+	addr_t callee = 0;
+	struct { addr_t word, at; } other = { 0 }; /* the first that leads on, but calls another function */
 	/* Where the code of a frame is not at hand its callers' may not be either: a search would only find what older calls left. */
 	if (!u->last.sp || u->last.sp % width || (guess_code(&u->guess, u->last.pc) && image_read(u->img, u->last.pc, &byte, 1) < 0))
 		return false;
+	if (!function_start(u, u->last.pc - (u->last.bits & NATIVE_CALL), &callee))
+		callee = 0;
 	add_pointer(u, u->last.sp, u->last_fp);
 	for (unsigned i = 0; i < SCAN_WORDS && u->scanned < SCANNED_MAX; i++) {
 		uint64_t word, at = u->last.sp + (uint64_t)i * width;
 		u->scanned++;
 		if (at < u->last.sp || image_read_uint(u->img, at, width, &word) < 0)
-			return false;
+			break;
 		add_pointer(u, at, word);
-		if (guess_plain(&u->guess, word) == u->last.pc)
-			continue;
 		enum after after = guess_after_call(&u->guess, word);
 		if (after == AFTER_NO_CALL && guess_is_sigreturn(&u->guess, guess_plain(&u->guess, word)))
 			after = AFTER_CALL;
 		if (after == AFTER_UNKNOWN)
-			return false;
+			break;
 		if (after != AFTER_CALL)
 			continue;
 		drop_pointers(u, at);
-		if (goes_on(u, word, at))
-			return true;
+		if (!calls_another(u, word, callee) ? goes_on(u, word, at) : !other.word && goes_on(u, word, at)) {
+			if (!calls_another(u, word, callee))
+				return true;
+			u->again = false;
+			other.word = word;
+			other.at = at;
+		}
 	}
-	return false;
+	return other.word && goes_on(u, other.word, other.at);
 }
 
 /* The caller of a frame that called nothing, where its registers tell. */
@@ -487,6 +512,18 @@ static bool by_pointer(struct unwind *u)
 	return true;
 }
 
+/* The program begins there: it has no caller. */
+static bool is_entry(struct unwind *u)
+{
+	enum { NEAR = 64 };
+	uint64_t entry;
+	addr_t start, pc = u->last.pc - 1;
+	if (u->n < 2 || image_auxv(u->img, AT_ENTRY, &entry) < 0)
+		return false;
+	entry = guess_plain(&u->guess, entry);
+	return function_start(u, pc, &start) ? start == entry : pc >= entry && pc - entry < NEAR;
+}
+
 static void unwind_thread(struct unwind *u, size_t i)
 {
 	const struct regs *r = &u->threads[i].regs;
@@ -514,6 +551,8 @@ static void unwind_thread(struct unwind *u, size_t i)
 			continue;
 		if (u->why || (rc < 0 && u->end == NATIVE_WHOLE)) {
 			const char *text = u->why ? u->why : dwfl_errmsg(-1);
+			if (!u->why && u->n && u->tables == TABLES_NO)
+				text = "no unwind table tells of the function there";
 			snprintf(why, sizeof why, "%s", text ? text : "?");
 		}
 		/* A frame pointer of 0 where no table can be read is no end to believe in. */
@@ -521,7 +560,11 @@ static void unwind_thread(struct unwind *u, size_t i)
 		if (u->end == NATIVE_WHOLE || u->end == NATIVE_BROKEN)
 			u->end = !u->n ? NATIVE_NO_REGS : t == TABLES_NO_ELF ? NATIVE_NO_TABLES : t == TABLES_NO_MODULE ? NATIVE_NO_MODULE
 				 : rc < 0 || u->end == NATIVE_BROKEN ? NATIVE_BROKEN : NATIVE_WHOLE;
-		if (u->end == NATIVE_BROKEN || u->end == NATIVE_NO_MODULE || u->end == NATIVE_NO_TABLES)
+		if (u->end != NATIVE_BROKEN && u->end != NATIVE_NO_MODULE && u->end != NATIVE_NO_TABLES)
+			continue;
+		if (t != TABLES_YES && is_entry(u))
+			u->end = NATIVE_WHOLE;
+		else
 			(void)!(by_registers(u) || by_pointer(u) || scan(u));
 	}
 	put_frames(u);

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Native stacks of other machines: a small program, compiled for each and run here or by qemu, whose core is a guest's own.
+
+machines.py PYSNAP PYANALYZE     Without a cross compiler or qemu a machine is skipped.
+
+The program's stack is known, so it is compared whole, with how each frame was found.  ARM's code has no unwind tables: what is found
+there is a likely answer, and says so.
+"""
+import glob
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from pythons import CACHE
+from tap import Tap
+from target import PROGRAMS, run
+
+PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
+tap = Tap()
+
+# name, compiler, options, command before the program
+MACHINES = [
+    ("x86_64", "gcc", ["-O1"], []),
+    ("i386", "i686-linux-gnu-gcc", ["-O1"], []),
+    ("aarch64", "aarch64-linux-gnu-gcc", ["-O1"], ["qemu-aarch64-static"]),
+    ("arm", "arm-linux-gnueabihf-gcc", ["-O1"], ["qemu-arm-static"]),
+    ("arm, frame pointers", "arm-linux-gnueabihf-gcc", ["-O1", "-marm", "-fno-omit-frame-pointer"], ["qemu-arm-static"]),
+]
+CRASH = ["main"] + ["deep"] * 6 + ["leaf"]
+HANDLER = ["handler"] + ["deep"] * 3 + ["leaf"]
+LIKELY = {"link register", "frame pointer", "scan"}
+
+
+def report(path, *options):
+    done = run([PYANALYZE, "--json", "-n", *options, path])
+    try:
+        return json.loads(done.stdout), done
+    except ValueError:
+        return None, done
+
+
+def frames(rep, thread):
+    """Physical ones, oldest first, none folded."""
+    folded = {f["at"]: f for f in thread.get("folded", [])}
+    out, at, ids = [], 0, thread["stack"]
+    while at < len(ids):
+        piece = folded.get(at, {"frames": 1, "repeat": 1})
+        out += [rep["frames"][i] for i in ids[at:at + piece["frames"]] * piece["repeat"]]
+        at += piece["frames"]
+    return [f for f in out if not f.get("inlined")]
+
+
+def plain(frame):
+    return re.sub(r"\.(constprop|part|isra|cold)\b.*$", "", frame.get("function", "?"))
+
+
+def core_of(folder, command, program, *args):
+    for old in glob.glob(os.path.join(folder, "*core*")):
+        os.unlink(old)
+    try:
+        subprocess.run(command + [program, *args], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60,
+                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2))
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    # qemu leaves the guest's core beside its own.
+    cores = glob.glob(os.path.join(folder, "qemu_*.core")) if command else glob.glob(os.path.join(folder, "core*"))
+    return cores[0] if cores else None
+
+
+def crash(name, rep, likely):
+    main = frames(rep, rep["threads"][rep["verdict"]["thread"]])
+    names = [plain(f) for f in main]
+    tap.equal(names[-len(CRASH):], CRASH, "%s: the crash's stack" % name)
+    tap.equal(names[:1], ["_start"], "%s: from where it began" % name)
+    tap.ok("native_broken" not in rep["threads"][rep["verdict"]["thread"]], "%s: whole" % name)
+    how = {f["unwound_by"] for f in main[:-1]}
+    tap.ok(how <= LIKELY if likely else how == {"cfi"}, "%s: how they were found" % name, how)
+    tap.equal(main[-1]["unwound_by"], "registers", "%s: the innermost one" % name)
+    tap.ok(all(("guessed_by" in f) == (f["unwound_by"] in LIKELY) for f in rep["frames"]), "%s: likely ones say so" % name)
+    other = [[plain(f) for f in frames(rep, t)] for t in rep["threads"] if t["tid"] != rep["verdict"]["tid"]]
+    tap.ok(len(other) == 1 and "start_thread" in other[0] and (likely or "waiter" in other[0]), "%s: the other thread" % name, other)
+
+
+def handler(name, rep, likely):
+    main = frames(rep, rep["threads"][rep["verdict"]["thread"]])
+    names = [plain(f) for f in main]
+    tap.equal(names[-len(HANDLER):], HANDLER, "%s: the handler's stack" % name)
+    signals = [i for i, f in enumerate(main) if f.get("signal_frame")]
+    tap.equal(signals, [len(main) - len(HANDLER) - 1], "%s: a signal frame below it" % name)
+    if signals:
+        below = names[:signals[0]]
+        tap.ok(below[:1] == ["_start"] and any("kill" in n or "raise" in n for n in below), "%s: and what was interrupted" % name, names)
+        tap.ok("likely" in names or "guessed_by" not in main[signals[0] - 1], "%s: whose registers the kernel kept" % name, main[signals[0] - 1])
+
+
+def machine(name, compiler, options, command, folder):
+    likely = name.startswith("arm")
+    if not shutil.which(compiler) or (command and not shutil.which(command[0])):
+        tap.skip(name, "no %s here" % (compiler if not shutil.which(compiler) else command[0]))
+        return
+    program = os.path.join(folder, "deep")
+    done = run([compiler, *options, "-static", "-pthread", os.path.join(PROGRAMS, "deep.c"), "-o", program])
+    if done.returncode:
+        tap.skip(name, "%s has no C library here" % compiler)
+        return
+    for args, check in (([], crash), (["in a handler"], handler)):
+        core = core_of(folder, command, program, *args)
+        if not core:
+            tap.skip(name, "no core was written")
+            continue
+        rep, done = report(core, "-e", program)
+        if tap.ok(rep is not None and done.returncode in (0, 5), "%s: a report" % name, done.stderr.decode("utf-8", "replace")):
+            check(name, rep, likely)
+        text = run([PYANALYZE, "-n", "-e", program, core]).stdout.decode()
+        tap.equal("(likely: found by " in text, likely, "%s: the text marks them too" % name)
+        tap.equal("(a signal came in the frame above)" in text, bool(args), "%s: and the signal frame" % name)
+
+
+R01 = """
+import ctypes, os, threading, time
+os.chdir(os.path.dirname(os.path.abspath(__file__)))
+def parse(depth):
+    if depth: return parse(depth - 1)
+    ctypes.string_at(0x1234)
+for i in range(3): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+threading.Thread(target=parse, args=(4,)).start()
+"""
+
+
+def i386_python(root):
+    """A stripped interpreter of Debian's for i386, which runs here as it is: native stacks need no layout table."""
+    name = os.path.basename(root)
+    folder = tempfile.mkdtemp(prefix="pysnap-live-", dir=os.path.join(root, "tmp"))
+    try:
+        with open(os.path.join(folder, "r01.py"), "w") as f:
+            f.write(R01)
+        python = sorted(p for p in glob.glob(os.path.join(root, "usr/bin/python[23].*")) if re.match(r".*python\d\.\d+$", p))[0]
+        inside = os.path.join(folder[len(root):], "r01.py")
+        core = core_of(folder, [], "chroot", root, python[len(root):], inside)
+        if not core:
+            tap.skip(name, "does not start here, or no core was written")
+            return
+        rep, done = report(core, "--sysroot", root)
+        if not tap.ok(rep is not None, "%s: a report" % name, done.stderr.decode("utf-8", "replace")):
+            return
+        tap.ok(not any("native_broken" in t for t in rep["threads"]) and len(rep["threads"]) == 5, "%s: five whole stacks" % name,
+               [t.get("native_broken") for t in rep["threads"]])
+        native = [f for f in rep["frames"] if f["lang"] == "c"]
+        tap.ok(native and all(f.get("unwound_by") in ("registers", "cfi") for f in native), "%s: by the tables" % name, {f.get("unwound_by") for f in native})
+        # glibc 2.41 makes no cancellable call through it.
+        tap.ok(all(f.get("function") == "__kernel_vsyscall" for f in native if f.get("module") == "[vdso]"), "%s: the vdso's function has its name" % name)
+        crashed = [plain(f) for f in frames(rep, rep["threads"][rep["verdict"]["thread"]]) if f["lang"] == "c"]
+        tap.ok(any("PyEval_EvalFrame" in f for f in crashed), "%s: the interpreter in the crash's stack" % name, crashed)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main():
+    for spec in MACHINES:
+        folder = tempfile.mkdtemp(prefix="pysnap-machines-")
+        try:
+            machine(*spec, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    roots = sorted(r for r in glob.glob(os.path.join(CACHE, "*-i386")) if os.path.exists(os.path.join(r, ".complete")))
+    for root in roots:
+        if os.geteuid() == 0:
+            i386_python(root)
+        else:
+            tap.skip(os.path.basename(root), "needs root for chroot")
+    if not roots:
+        tap.skip("a Python for i386", "none was fetched (tools/pythons)")
+    tap.done()
+
+
+main()
