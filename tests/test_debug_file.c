@@ -242,18 +242,18 @@ START_TEST(fetched)
 	setenv("PATH", path, 1);
 	/* Not allowed: not run. */
 	look(&s, &(struct search){ 0 });
-	ck_assert(!modules_fetch(s.mods, s.m));
+	ck_assert(!modules_fetch(s.mods, s.m, false));
 	ck_assert_int_ne(access(in_dir("asked"), F_OK), 0);
 	modules_close(s.mods);
 	time_t before = time(NULL);
 	look(&s, &(struct search){ .fetch_ms = 500 });
 	ck_assert_ptr_null(s.m->debug_file);
 	ck_assert_int_eq(s.m->symbols, SYMBOLS_DYNSYM);
-	bool new = modules_fetch(s.mods, s.m);
+	bool new = modules_fetch(s.mods, s.m, false);
 	ck_assert_msg(new == finders[_i].used, "%s", finders[_i].what);
 	ck_assert_msg((s.m->debug_file != NULL) == finders[_i].used, "%s", finders[_i].what);
 	ck_assert_int_eq(s.m->symbols, finders[_i].used ? SYMBOLS_FULL : SYMBOLS_DYNSYM);
-	ck_assert(!modules_fetch(s.mods, s.m)); /* asked once */
+	ck_assert(!modules_fetch(s.mods, s.m, false)); /* asked once */
 	ck_assert_int_le(time(NULL) - before, (time_t)finders[_i].max_s);
 	end(&s);
 }

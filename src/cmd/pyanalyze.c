@@ -28,7 +28,7 @@ struct wish {
 	struct py_options py;
 	struct render_options render;
 	unsigned show;
-	bool has_debug_path;
+	bool has_debug_path, no_sandbox;
 	struct arena *arena;      /* texts of the options */
 };
 
@@ -53,6 +53,9 @@ static const char *version_text(struct arena *a)
 	for (const struct codec *k = codecs; k->name; k++)
 		if (k->open)
 			sb_printf(&b, " %s", k->name);
+	sb_printf(&b, "\nnames of C++ and Rust functions: %s\nnative stacks: libdw, confined by landlock%s where the kernel has %s",
+		  HAVE_LIBIBERTY ? "demangled by libiberty" : "as they are (built without libiberty)", HAVE_SECCOMP ? " and libseccomp" : "",
+		  HAVE_SECCOMP ? "them" : "it");
 	return str_c(a, sb_take(&b, a));
 }
 
@@ -265,6 +268,7 @@ static bool options(struct cli *c, struct wish *w, int *status)
 			else
 				*status = EXIT_USAGE;
 			break;
+		case PYANALYZE_no_sandbox: w->no_sandbox = true; break;
 		case PYANALYZE_output: *vec_push(&w->outputs) = value; break;
 		case PYANALYZE_format: *status = find_format(w, c, value); break;
 		case PYANALYZE_json: *status = find_format(w, c, "json"); break;
@@ -544,6 +548,12 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 #if HAVE_LZ4
 		"lz4",
 #endif
+#if HAVE_LIBIBERTY
+		"libiberty",
+#endif
+#if HAVE_SECCOMP
+		"libseccomp",
+#endif
 		NULL,
 	};
 	r->tool.version = STR(PYSNAP_VERSION);
@@ -561,6 +571,8 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 		native.frames = lim.frames;
 		native.threads = lim.threads;
 		native.lines = w->render.native;
+		native.no_sandbox = w->no_sandbox;
+		t.native_limits = native;
 		if (native_start(img, t.mods, &native, &t.native, &t.native_err) < 0)
 			t.native = NULL;
 	}
@@ -584,6 +596,11 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 	rc = inspect(&t, &lim, path, r);
 	if (rc < 0)
 		cli_note(c, "%s: %s", path, err_word(rc));
+	const struct native_records *rec;
+	if (t.native && native_finish(t.native, &rec, NULL) == 0)
+		cli_note(c, "%s: native stacks were unwound in a process confined by %s", path,
+			 rec->sandbox == (SANDBOX_SECCOMP | SANDBOX_LANDLOCK) ? "seccomp and landlock"
+			 : rec->sandbox & SANDBOX_SECCOMP ? "seccomp" : rec->sandbox & SANDBOX_LANDLOCK ? "landlock" : "limits alone");
 	if (w->threads.n && !keep_threads(r, w)) {
 		err_set(&err, ERR_ABSENT, "%s has no thread like that", path);
 		err_hint(&err, "pyanalyze %s", path);

@@ -98,14 +98,15 @@ void crash_ids(struct image *img, struct report *r, const struct report_thread *
 	n = 0;
 	for (struct inward w = inward(t); n < NATIVE && (f = inward_next(&w)) && !f->python;) {
 		size_t i = 0;
-		if (!f->function.len)
+		struct str name = f->symbol.s ? f->symbol : f->function;
+		if (!name.len)
 			return;
-		while (i < n && !str_eq(names[i], f->function))
+		while (i < n && !str_eq(names[i], name))
 			i++;
 		if (i < n)
 			continue;
-		names[n++] = f->function;
-		sb_str(&b, f->function);
+		names[n++] = name;
+		sb_str(&b, name);
 		sb_char(&b, '\n');
 	}
 	if (n)

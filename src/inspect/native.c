@@ -20,6 +20,9 @@ struct pc_entry {
 	UT_hash_handle hh;
 };
 
+enum { MODULES_NAMED = 4, FETCH_ROUNDS = 16 };
+struct module_names { struct str name[MODULES_NAMED]; size_t n; /* of what did not fit any more some may be the same */ };
+
 struct natives {
 	struct target *t;
 	struct report *r;
@@ -31,7 +34,7 @@ struct natives {
 	size_t n_threads, n_broken, n_no_tables, n_unmatched;
 	long long broken_tid, unmatched_tid;
 	struct str broken_why, unmatched_why;
-	struct { struct str name[3]; size_t n; bool more; } no_tables; /* the modules that lack them */
+	struct module_names no_tables, no_names, no_lines; /* the modules that lack them */
 	struct VEC(struct merge_native) native;
 	struct VEC(struct merge_run) runs;
 	struct VEC(const struct report_frame *) python;
@@ -71,6 +74,35 @@ static bool is_plumbing(struct str name)
 	return false;
 }
 
+void natives_fetch(struct target *t)
+{
+	const struct module *list;
+	const struct native_records *rec;
+	struct err err;
+	size_t n = modules_list(t->mods, &list);
+	if (!t->native || modules_fetch_state(t->mods) < 0)
+		return;
+	CLEANUP(cleanup_free) bool *asked = xcalloc(n + 1, sizeof *asked);
+	for (unsigned round = 0; round < FETCH_ROUNDS && native_finish(t->native, &rec, &err) == 0; round++) {
+		bool new = false;
+		for (size_t i = 0; i < rec->frames.n; i++) {
+			const struct module *m = modules_at(t->mods, rec->frames.p[i].pc - (rec->frames.p[i].bits & NATIVE_CALL));
+			if (!m || asked[m - list])
+				continue;
+			asked[m - list] = true;
+			new |= modules_fetch(t->mods, m, t->native_limits.lines);
+		}
+		if (!new)
+			return;
+		native_close(t->native);
+		t->native = NULL;
+		if (native_start(t->img, t->mods, &t->native_limits, &t->native, &t->native_err) < 0) {
+			t->native = NULL;
+			return;
+		}
+	}
+}
+
 struct natives *natives_new(struct target *t, struct report *r)
 {
 	if (t->native_err.code)
@@ -100,6 +132,33 @@ static bool module_is(const struct module *m, const char *start)
 	const uint8_t *base = slash ? slash + 1 : m->path.p;
 	size_t len = (size_t)(m->path.p + m->path.len - base), want = strlen(start);
 	return m->path.len && len >= want && memcmp(base, start, want) == 0;
+}
+
+static void add_module(struct module_names *l, struct str name)
+{
+	for (size_t i = 0; i < l->n && i < MODULES_NAMED; i++)
+		if (str_eq(l->name[i], name))
+			return;
+	if (l->n < MODULES_NAMED)
+		l->name[l->n] = name;
+	l->n++;
+}
+
+static const char *module_names(struct natives *n, const struct module_names *l)
+{
+	struct sb b = { 0 };
+	for (size_t i = 0; i < l->n && i < MODULES_NAMED; i++) {
+		sb_printf(&b, i ? ", " : "");
+		sb_str(&b, l->name[i]);
+	}
+	sb_printf(&b, l->n > MODULES_NAMED ? ", ..." : "");
+	struct str text = sb_take(&b, n->r->arena);
+	return str_c(n->r->arena, text);
+}
+
+static struct str base_of(struct natives *n, const struct module *m)
+{
+	return str_base(str_from_bytes(n->r->arena, m->path.p, m->path.len));
 }
 
 /* Code that is no module's: a JIT's, where the memory is no file's; libffi keeps its closures in a file without a name. */
@@ -138,12 +197,22 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 	e->key = key.key;
 	const addr_t at = f->pc - (f->bits & NATIVE_CALL);
 	const struct module *m = modules_at(n->t->mods, at);
-	struct str name = { 0 };
+	struct str name = { 0 }, shown = { 0 };
 	uint64_t into = 0;
 	const struct native_place *places;
 	size_t n_places = native_places_at(n->records, f->pc, &places);
-	if (modules_name(n->t->mods, at, &name, &into) < 0)
+	const struct native_name *named = native_name_at(n->records, f->pc, f->bits & NATIVE_CALL);
+	if (named) {
+		name = named->symbol;
+		shown = named->shown;
+		into = named->into;
+	} else if (!n->records->done && modules_name(n->t->mods, at, &name, &into) < 0) {
 		name = (struct str){ 0 };
+	}
+	if (m && !m->vdso && !name.len && m->symbols != SYMBOLS_FULL)
+		add_module(&n->no_names, base_of(n, m));
+	if (m && !m->vdso && n->t->native_limits.lines && n->records->done && !m->lines)
+		add_module(&n->no_lines, base_of(n, m));
 	e->n = n_places ? n_places : 1;
 	struct report_frame **list = arena_alloc(n->arena, e->n * sizeof *list);
 	for (size_t i = 0; i < e->n; i++) {
@@ -151,7 +220,7 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 		const bool outer = i + 1 == e->n;
 		out->pc = f->pc;
 		out->at = (struct report_position){ n_places ? places[i].line : -1, -1, -1, -1 };
-		out->function = outer && name.s ? str_dup(n->r->arena, name) : n_places ? str_dup(n->r->arena, places[i].function) : (struct str){ 0 };
+		out->function = outer && shown.s ? str_dup(n->r->arena, shown) : outer && name.s ? str_dup(n->r->arena, name) : n_places ? str_dup(n->r->arena, places[i].function) : (struct str){ 0 };
 		out->file = n_places ? str_dup(n->r->arena, places[i].file) : (struct str){ 0 };
 		out->inlined = !outer;
 		found_by(f->bits, out);
@@ -162,7 +231,9 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 		} else {
 			no_module(n, f->pc, out);
 		}
-		out->plumbing = is_plumbing(out->function) ? PLUMBING_SILENT : PLUMBING_NONE;
+		if (outer && shown.s)
+			out->symbol = str_dup(n->r->arena, name);
+		out->plumbing = is_plumbing(out->symbol.s ? out->symbol : out->function) ? PLUMBING_SILENT : PLUMBING_NONE;
 	}
 	e->frames = list;
 	e->interpreter = m && m == n->interpreter;
@@ -284,17 +355,6 @@ static void runs_of(struct natives *n, addr_t state, const struct native_python 
 
 /* ---- one thread */
 
-static void add_no_tables(struct natives *n, struct str name)
-{
-	for (size_t i = 0; i < n->no_tables.n; i++)
-		if (str_eq(n->no_tables.name[i], name))
-			return;
-	if (n->no_tables.n < sizeof n->no_tables.name / sizeof *n->no_tables.name)
-		n->no_tables.name[n->no_tables.n++] = name;
-	else
-		n->no_tables.more = true;
-}
-
 static void say_end(struct natives *n, const struct native_stack *s, struct report_thread *th)
 {
 	struct arena *a = n->r->arena;
@@ -306,7 +366,7 @@ static void say_end(struct natives *n, const struct native_stack *s, struct repo
 	case NATIVE_NO_TABLES:
 		th->native_broken = str_printf(a, "no unwind tables of " STR_FMT, STR_ARG(base));
 		n->n_no_tables++;
-		add_no_tables(n, base.s ? base : STR("?"));
+		add_module(&n->no_tables, base.s ? base : STR("?"));
 		return;
 	case NATIVE_NO_MODULE: th->native_broken = str_printf(a, "0x%llx is in no file that is mapped", (unsigned long long)s->at); break;
 	case NATIVE_LIMIT: th->native_broken = str_printf(a, "more than %zu frames", s->n); break;
@@ -425,15 +485,17 @@ void natives_end(struct natives *n)
 	if (!n)
 		return;
 	if (n->n_no_tables) {
-		struct sb names = { 0 };
-		for (size_t i = 0; i < n->no_tables.n; i++) {
-			sb_printf(&names, i ? ", " : "");
-			sb_str(&names, n->no_tables.name[i]);
-		}
-		sb_printf(&names, n->no_tables.more ? ", ..." : "");
-		struct str text = sb_take(&names, n->r->arena);
-		report_problem(n->r, P_NATIVE_NO_TABLES, n->n_no_tables, n->n_threads, str_c(n->r->arena, text));
+		report_problem(n->r, P_NATIVE_NO_TABLES, n->n_no_tables, n->n_threads, module_names(n, &n->no_tables));
 	}
+	const int fetch = modules_fetch_state(n->t->mods);
+	const char *try = fetch == ERR_ABSENT ? "their debug packages (apt: NAME-dbgsym, dnf: NAME-debuginfo), --debug-path DIR, or --debuginfod=on"
+					      : "their debug packages (apt: NAME-dbgsym, dnf: NAME-debuginfo), or --debug-path DIR";
+	if (n->no_lines.n)
+		report_problem(n->r, P_NO_DEBUG_INFO, module_names(n, &n->no_lines), "source lines are not shown", try);
+	else if (n->no_names.n)
+		report_problem(n->r, P_NO_DEBUG_INFO, module_names(n, &n->no_names), "functions without a name are shown as addresses", try);
+	if (fetch == ERR_UNSUPPORTED || fetch == ERR_LIMIT)
+		report_problem(n->r, P_FETCH_FAILED, fetch == ERR_LIMIT ? "it took too long" : "it is not in PATH");
 	if (n->n_broken)
 		report_problem(n->r, P_NATIVE_BROKEN, n->n_broken, n->n_threads, n->broken_tid, str_c(n->r->arena, n->broken_why));
 	if (n->n_unmatched)

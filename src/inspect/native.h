@@ -6,6 +6,8 @@
 
 /* What unwinding gave, while threads are collected. */
 struct natives;
+/* Asks debuginfod, where that is allowed, for what the modules on stacks lack, and unwinds again as long as something new came. */
+void natives_fetch(struct target *t);
 /* Waits for t->native.  NULL: native stacks were not asked for. */
 struct natives *natives_new(struct target *t, struct report *r);
 /* Says what of all threads together has to be said; takes NULL. */

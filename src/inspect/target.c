@@ -1,4 +1,5 @@
 /* Runs the inspections over one target, in the order they are listed. What each finds goes into the report. */
+#include "inspect/native.h"
 #include "inspect/parts.h"
 
 const struct inspection *const inspections[] = {
@@ -12,6 +13,7 @@ int inspect(struct target *t, const struct limits *lim, const char *path, struct
 {
 	r->input.path = path ? str_from_bytes(r->arena, path, strlen(path)) : (struct str){ 0 };
 	int rc = 0;
+	natives_fetch(t);
 	for (size_t i = 0; inspections[i]; i++) {
 		int one = inspections[i]->run(t, lim, r);
 		if (one < 0 && rc == 0)

@@ -16,6 +16,7 @@ struct target {
 	struct py *py;            /* NULL: no Python found */
 	struct err py_err;        /* why, when py is NULL */
 	char py_seen[32];         /* its version, when py is NULL but a Python is there; else "" */
+	struct native_limits native_limits; /* it was started with */
 	struct native *native;    /* unwinding, which is under way; NULL: not asked for */
 	struct err native_err;    /* why, when it was asked for and could not be started; code 0: not so */
 	struct arena *arena;

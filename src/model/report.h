@@ -28,6 +28,7 @@ struct report_frame {
 	struct report_position at;
 	struct str source;         /* the line's text, without its end of line */
 	struct str module;         /* of native frames */
+	struct str symbol;         /* where function is a demangled name: as the symbol table has it; s NULL: they are the same */
 	uint64_t pc, code;         /* pc of native frames; code object's address of Python ones: identity for folding */
 	/* Of native frames: */
 	uint64_t offset;           /* pc as an address of the module's file; meaningful where module.s is */

@@ -507,19 +507,25 @@ static void rate_symbols(struct mod *m)
 		m->pub.symbols = SYMBOLS_MISMATCH;
 }
 
-bool modules_fetch(struct modules *mods, const struct module *pub)
+int modules_fetch_state(const struct modules *mods)
+{
+	return opener_fetch_state(mods->opener);
+}
+
+bool modules_fetch(struct modules *mods, const struct module *pub, bool lines)
 {
 	struct mod *m = &mods->mod[pub - mods->pub];
 	const struct disk_file *file = m->file, *debug = m->debug;
-	if (mods->sealed || m->pub.vdso || (file && m->pub.lines))
+	if (mods->sealed || m->pub.vdso)
 		return false;
 	fetch_exe(m);
 	if (m->file && !file) {
 		debug_find(m);
 		backing_lay(m);
 		image_settle(mods->img);
+		rate_symbols(m);
 	}
-	if (!m->asked_debug) {
+	if (!m->asked_debug && (lines ? !m->pub.lines : m->pub.symbols != SYMBOLS_FULL)) {
 		m->asked_debug = true;
 		debug_fetch(m);
 	}

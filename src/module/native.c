@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "module/modules.h"
 #include "module/native_unwind.h"
 
 const struct native_limits native_default = { .frames = 2000000, .threads = 200000, .memory = 1 << 30, .seconds = 20, .lines = false };
@@ -71,10 +72,14 @@ static _Noreturn void child(struct native *n, int fd, pid_t parent)
 	limit(RLIMIT_CPU, n->lim.seconds + 1);
 	if (data && add_fits(data, n->lim.memory, &most))
 		limit(RLIMIT_DATA, most);
-	if (n->said >= 0) {
-		dup2(n->said, 1); /* libdw's assertions, and whatever it prints */
-		dup2(n->said, 2);
-	}
+	for (int std = 0; n->said >= 0 && std < 3; std++)
+		dup2(n->said, std); /* libdw's assertions, and whatever it prints; nothing of the caller's */
+	n->mods->sealed = true;
+	struct sb b = { 0 };
+	native_put_sandbox(&b, n->lim.no_sandbox ? 0 : sandbox_enter());
+	if (write(fd, b.s, b.len) != (ssize_t)b.len)
+		_exit(1);
+	sb_free(&b);
 	int rc = native_unwind(n->img, n->mods, &n->lim, fd);
 	_exit(rc < 0 ? 1 : 0);
 }
@@ -92,6 +97,7 @@ int native_start(struct image *img, struct modules *mods, const struct native_li
 	n->said = memfd_create("unwinding says", MFD_CLOEXEC);
 	n->out = fd[0];
 	clock_gettime(CLOCK_MONOTONIC, &n->start);
+	disk_files_hold(mods);
 	fflush(NULL); /* or both would write it */
 	pid_t parent = getpid(), pid = fork();
 	if (pid == 0) {

@@ -1,6 +1,6 @@
 /*
- * Native stacks.  libdw works in a child process, which inherits the image and the modules' files and answers in bounded
- * records through a pipe: whatever a damaged or hostile file makes of it, the caller goes on with what came, and can say why
+ * Native stacks.  libdw works in a child process, which has the image and the modules' files as open descriptors, opens nothing, is kept
+ * from everything else as far as the kernel can (sandbox.h), and answers in bounded records through a pipe: whatever a damaged or hostile file makes of it, the caller goes on with what came, and can say why
  * it is not all.
  */
 #ifndef MODULE_NATIVE_H
@@ -8,6 +8,7 @@
 
 #include "module/module.h"
 #include "module/native_records.h"
+#include "module/sandbox.h"
 
 struct native_limits {
 	uint64_t frames;   /* a thread */
@@ -15,6 +16,7 @@ struct native_limits {
 	uint64_t memory;   /* bytes the child may have of its own */
 	unsigned seconds;  /* until the last record is there */
 	bool lines;        /* source lines and inlined functions too */
+	bool no_sandbox;   /* the child gives nothing up */
 };
 extern const struct native_limits native_default;
 

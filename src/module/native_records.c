@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum type { THREAD = 1, FRAMES, END, PLACE, DONE };
+enum type { THREAD = 1, FRAMES, END, PLACE, DONE, NAME, SANDBOX };
 enum { HEAD = 5, FRAME = 17, FRAMES_MAX = 4096 };
 
 static void put(struct sb *b, unsigned width, uint64_t v)
@@ -79,6 +79,25 @@ void native_put_place(struct sb *b, addr_t pc, const struct native_place *functi
 		put(b, 1, 0);
 	}
 	end(b, from);
+}
+
+void native_put_name(struct sb *b, const struct native_name *name)
+{
+	size_t from = begin(b, NAME);
+	put(b, 8, name->pc);
+	put(b, 1, name->call);
+	put(b, 8, name->into);
+	put_text(b, name->symbol.s ? name->symbol.s : "", name->symbol.len);
+	put(b, 1, 0);
+	put_text(b, name->shown.s ? name->shown.s : "", name->shown.len);
+	put(b, 1, 0);
+	end(b, from);
+}
+
+void native_put_sandbox(struct sb *b, uint8_t bits)
+{
+	head(b, 1, SANDBOX);
+	put(b, 1, bits);
 }
 
 void native_put_done(struct sb *b)
@@ -159,6 +178,22 @@ static int place(struct parse *p, struct cursor *c)
 	return 0;
 }
 
+static int name(struct parse *p, struct cursor *c)
+{
+	struct native_name n = { 0 };
+	uint8_t call;
+	struct blob symbol, shown;
+	if (cursor_u64(c, &n.pc) < 0 || cursor_u8(c, &call) < 0 || call > 1 || cursor_u64(c, &n.into) < 0 || cursor_cstr(c, &symbol) < 0 ||
+	    cursor_cstr(c, &shown) < 0 || !symbol.len || symbol.len > NATIVE_TEXT_MAX || shown.len > NATIVE_TEXT_MAX)
+		return ERR_CORRUPT;
+	n.call = call;
+	n.symbol = str_from_bytes(p->a, symbol.p, symbol.len);
+	if (shown.len)
+		n.shown = str_from_bytes(p->a, shown.p, shown.len);
+	*vec_push(&p->r->names) = n;
+	return 0;
+}
+
 static int record(struct parse *p, uint8_t type, struct cursor *c)
 {
 	switch (type) {
@@ -166,6 +201,8 @@ static int record(struct parse *p, uint8_t type, struct cursor *c)
 	case FRAMES: return frames(p, c);
 	case END: return thread_end(p, c);
 	case PLACE: return place(p, c);
+	case NAME: return name(p, c);
+	case SANDBOX: return cursor_u8(c, &p->r->sandbox);
 	case DONE:
 		p->r->done = true;
 		return 0;
@@ -195,6 +232,17 @@ static void sort_places(struct native_records *r)
 		r->places.p[i] = list[i].place;
 }
 
+static int compare_names(const struct native_name *x, addr_t pc, bool call)
+{
+	return x->pc != pc ? x->pc < pc ? -1 : 1 : x->call < call ? -1 : x->call > call;
+}
+
+static int by_call(const void *a, const void *b)
+{
+	const struct native_name *y = b;
+	return compare_names(a, y->pc, y->call);
+}
+
 int native_records_parse(struct blob stream, size_t n_threads, struct arena *a, struct native_records *ret)
 {
 	struct cursor c = cursor_of(stream.p, stream.len, false), one;
@@ -217,6 +265,8 @@ int native_records_parse(struct blob stream, size_t n_threads, struct arena *a, 
 	if (rc < 0)
 		ret->done = false;
 	sort_places(ret);
+	if (ret->names.n)
+		qsort(ret->names.p, ret->names.n, sizeof *ret->names.p, by_call);
 	return rc;
 }
 
@@ -224,6 +274,7 @@ void native_records_free(struct native_records *r)
 {
 	vec_free(&r->frames);
 	vec_free(&r->places);
+	vec_free(&r->names);
 }
 
 size_t native_places_at(const struct native_records *r, addr_t pc, const struct native_place **ret)
@@ -240,4 +291,20 @@ size_t native_places_at(const struct native_records *r, addr_t pc, const struct 
 		n++;
 	*ret = n ? &r->places.p[lo] : NULL;
 	return n;
+}
+
+const struct native_name *native_name_at(const struct native_records *r, addr_t pc, bool call)
+{
+	size_t lo = 0, hi = r->names.n;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		int order = compare_names(&r->names.p[mid], pc, call);
+		if (!order)
+			return &r->names.p[mid];
+		if (order < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return NULL;
 }

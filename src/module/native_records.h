@@ -8,6 +8,9 @@
  *   END     of that thread: u8 enum native_end, u64 pc where it ended, text
  *   PLACE   u64 pc, then for each function that is there, the innermost inlined one first: u32 line (0: not known), two texts with a NUL:
  *           function (may be empty), file
+ *   NAME    u64 pc, u8 is it where a call returns to?, u64 bytes from the function's start, two texts with a NUL: the symbol as it stands in
+ *           the table, and demangled (empty: it is no mangled one)
+ *   SANDBOX u8 bits (SANDBOX_*) of what confines the child
  *   DONE    nothing follows
  */
 #ifndef MODULE_NATIVE_RECORDS_H
@@ -50,12 +53,20 @@ struct native_place {
 	int line;                  /* -1: not known */
 	struct str function, file; /* s NULL: not known */
 };
+struct native_name {
+	addr_t pc;
+	bool call;
+	uint64_t into;
+	struct str symbol, shown;  /* shown: demangled; s NULL: as symbol */
+};
 struct native_records {
 	struct VEC(struct native_frame) frames;
 	struct native_stack *stacks; /* by index of the image's thread */
 	bool *has;                   /* is there anything of that thread? */
 	size_t n_threads;
 	struct VEC(struct native_place) places; /* sorted by pc; of one pc the innermost first */
+	struct VEC(struct native_name) names;   /* sorted by pc and call */
+	uint8_t sandbox;           /* SANDBOX_* */
 	bool done;
 };
 
@@ -65,6 +76,8 @@ void native_put_thread(struct sb *b, uint32_t thread);
 void native_put_frames(struct sb *b, const struct native_frame *frames, size_t n);
 void native_put_end(struct sb *b, enum native_end end, addr_t at, const char *why);
 void native_put_place(struct sb *b, addr_t pc, const struct native_place *functions, size_t n);
+void native_put_name(struct sb *b, const struct native_name *name);
+void native_put_sandbox(struct sb *b, uint8_t bits);
 void native_put_done(struct sb *b);
 
 /* 0, or ERR_CORRUPT: what came before the wrong record is in *ret all the same.  A last record that is cut is no error; done tells. */
@@ -72,5 +85,8 @@ int native_records_parse(struct blob stream, size_t n_threads, struct arena *a, 
 void native_records_free(struct native_records *r);
 /* The functions at pc: how many, and the first. */
 size_t native_places_at(const struct native_records *r, addr_t pc, const struct native_place **ret);
+
+/* The name of the function at pc; NULL: none came. */
+const struct native_name *native_name_at(const struct native_records *r, addr_t pc, bool call);
 
 #endif

@@ -22,8 +22,10 @@
 #include <elfutils/libdwfl.h>
 
 #include "config.h"
+#include "module/demangle.h"
 #include "module/memory_elf.h"
 #include "module/modules.h"
+#include "module/native_places.h"
 #include "module/native_guess.h"
 
 enum {
@@ -573,68 +575,22 @@ static void unwind_thread(struct unwind *u, size_t i)
 		flush(u);
 }
 
-/* ---- source lines and inlined functions */
+/* ---- what is at the pcs that were met */
 
-static struct str name_of(Dwarf_Die *die)
+static void put_names(struct unwind *u)
 {
-	const char *s = dwarf_diename(die);
-	return (struct str){ s, s ? strlen(s) : 0 };
-}
-
-static void place_of_line(Dwfl_Line *line, struct native_place *ret)
-{
-	int n;
-	const char *file = line ? dwfl_lineinfo(line, NULL, &n, NULL, NULL, NULL) : NULL;
-	ret->line = file ? n : -1;
-	ret->file = (struct str){ file, file ? strlen(file) : 0 };
-}
-
-/* Where an inlined function was called. */
-static void place_of_call(Dwarf_Die *cu, Dwarf_Die *inlined, struct native_place *ret)
-{
-	Dwarf_Attribute a;
-	Dwarf_Word v;
-	Dwarf_Files *files;
-	ret->line = dwarf_formudata(dwarf_attr(inlined, DW_AT_call_line, &a), &v) == 0 && v <= INT32_MAX ? (int)v : -1;
-	ret->file = (struct str){ 0 };
-	if (dwarf_formudata(dwarf_attr(inlined, DW_AT_call_file, &a), &v) == 0 && dwarf_getsrcfiles(cu, &files, NULL) == 0) {
-		const char *file = dwarf_filesrc(files, (size_t)v, NULL, NULL);
-		ret->file = (struct str){ file, file ? strlen(file) : 0 };
-	}
-}
-
-static void put_place(struct unwind *u, addr_t pc, addr_t at)
-{
-	struct native_place list[NATIVE_PLACE_FUNCTIONS] = { 0 };
-	size_t n = 0;
-	Dwarf_Addr bias = 0;
-	Dwarf_Die *scopes = NULL, *outer = NULL;
-	Dwfl_Module *mod = dwfl_addrmodule(u->dwfl, at);
-	Dwfl_Line *line = mod ? dwfl_module_getsrc(mod, at) : NULL;
-	Dwarf_Die *cu = mod ? dwfl_module_addrdie(mod, at, &bias) : NULL;
-	if (!cu && !line)
-		return;
-	place_of_line(line, &list[0]);
-	int depth = cu ? dwarf_getscopes(cu, at - bias, &scopes) : 0;
-	/* Those lead from the innermost inlined function to its abstract one; its own parents are asked for again. */
-	if (depth > 0)
-		depth = dwarf_getscopes_die(&scopes[0], &outer);
-	for (int i = 0; i < depth && n + 1 < NATIVE_PLACE_FUNCTIONS; i++) {
-		int tag = dwarf_tag(&outer[i]);
-		if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram && tag != DW_TAG_entry_point)
+	for (size_t i = 0; i < u->room && u->rc == 0; i++) {
+		const struct known_pc *k = &u->pcs[i];
+		struct native_name n = { .pc = k->pc, .call = k->call };
+		char shown[DEMANGLED_MAX];
+		if (!k->used || modules_name(u->mods, k->pc - k->call, &n.symbol, &n.into) < 0)
 			continue;
-		list[n].pc = pc;
-		list[n].function = name_of(&outer[i]);
-		n++;
-		if (tag != DW_TAG_inlined_subroutine)
-			break;
-		place_of_call(cu, &outer[i], &list[n]);
+		if (demangle(n.symbol, shown, sizeof shown))
+			n.shown = str_of(shown);
+		native_put_name(&u->out, &n);
+		if (u->out.len >= FLUSH)
+			flush(u);
 	}
-	native_put_place(&u->out, pc, list, n ? n : 1);
-	free(scopes);
-	free(outer);
-	if (u->out.len >= FLUSH)
-		flush(u);
 }
 
 static void put_places(struct unwind *u)
@@ -643,7 +599,9 @@ static void put_places(struct unwind *u)
 	for (size_t i = 0; i < u->room && n < PLACES_MAX && u->rc == 0; i++) {
 		if (!u->pcs[i].used)
 			continue;
-		put_place(u, u->pcs[i].pc, u->pcs[i].pc - u->pcs[i].call);
+		native_places_put(&u->out, u->dwfl, u->pcs[i].pc, u->pcs[i].pc - u->pcs[i].call);
+		if (u->out.len >= FLUSH)
+			flush(u);
 		n++;
 	}
 }
@@ -697,6 +655,8 @@ int native_unwind(struct image *img, struct modules *mods, const struct native_l
 		}
 	}
 	flush(&u); /* what there is, before what costs more */
+	put_names(&u);
+	flush(&u);
 	if (lim->lines)
 		put_places(&u);
 	native_put_done(&u.out);

@@ -414,15 +414,19 @@ int opener_alt(struct opener *o, struct blob build_id, const char *name, const s
 	return ERR_ABSENT;
 }
 
+int opener_fetch_state(const struct opener *o)
+{
+	if (o->where.no_files || !o->where.fetch_ms)
+		return ERR_ABSENT;
+	return o->fetch_rc < 0 ? o->fetch_rc : o->fetch_ms / FETCH_ALL >= o->where.fetch_ms ? ERR_LIMIT : 0;
+}
+
 int opener_fetch(struct opener *o, enum fetch what, struct blob build_id, struct candidate *ret)
 {
 	char path[PATH_MAX];
-	if (o->where.no_files || !o->where.fetch_ms || build_id.len < 2 || build_id.len > 64)
-		return ERR_ABSENT;
-	if (o->fetch_rc < 0)
-		return o->fetch_rc;
-	if (o->fetch_ms / FETCH_ALL >= o->where.fetch_ms)
-		return ERR_LIMIT;
+	int state = opener_fetch_state(o);
+	if (state < 0 || build_id.len < 2 || build_id.len > 64)
+		return state < 0 ? state : ERR_ABSENT;
 	struct str hex = str_hex(o->arena, build_id);
 	unsigned took = 0;
 	int rc = fetch_run(what == FETCH_EXECUTABLE ? "executable" : "debuginfo", str_c(o->arena, hex), o->where.fetch_ms, &took, path);

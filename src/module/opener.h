@@ -54,6 +54,8 @@ enum fetch { FETCH_EXECUTABLE, FETCH_DEBUGINFO };
 /* What debuginfod-find has under that build-id.  A fd; ERR_ABSENT: not allowed or no build-id, ERR_GONE: no server has it, ERR_LIMIT: too slow,
  * ERR_UNSUPPORTED: the program is not here; or what the open gave. */
 int opener_fetch(struct opener *o, enum fetch what, struct blob build_id, struct candidate *ret) MUST_CHECK;
+/* 0, or what it will say of any build-id. */
+int opener_fetch_state(const struct opener *o);
 /* A candidate once more; the caller checks that it is the same file. */
 int opener_again(struct opener *o, const struct candidate *c) MUST_CHECK;
 /* A source file's whole text, kept until opener_free.  The path is absolute, or a source map makes it so (join a

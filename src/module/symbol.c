@@ -581,7 +581,9 @@ static int row_name(struct mod *m, const struct name_row *row, struct str *ret)
 			return rc;
 		char *nul = memchr(buf + got, 0, n);
 		if (nul) {
-			*ret = str_from_bytes(m->mods->arena, buf, (size_t)(nul - buf));
+			/* .symtab has versions at the ends of exported names: __libc_start_main@GLIBC_2.2.5. */
+			char *version = memchr(buf, '@', (size_t)(nul - buf));
+			*ret = str_from_bytes(m->mods->arena, buf, (size_t)((version && version > buf ? version : nul) - buf));
 			return ret->len ? 0 : ERR_ABSENT;
 		}
 		got += n;

@@ -200,6 +200,7 @@ static json_t *frame_object(const struct report_frame *f)
 		put_number(o, "end_line", f->at.end_line);
 	put_number(o, "col", f->at.col);
 	put_number(o, "end_col", f->at.end_col);
+	put_text(o, "symbol", f->symbol);
 	put_text(o, "module", f->module);
 	if (!f->python && f->pc) {
 		put_hex(o, "pc", f->pc);

@@ -26,6 +26,11 @@ static void look(const struct native_records *r)
 		CHECK(p->line == -1 || p->line > 0);
 		CHECK(native_places_at(r, p->pc, &first) >= 1 && first <= p);
 	}
+	for (size_t i = 0; i < r->names.n; i++) {
+		const struct native_name *n = &r->names.p[i], *found = native_name_at(r, n->pc, n->call);
+		CHECK(n->symbol.len && str_valid(n->symbol.s, n->symbol.len) && str_valid(n->shown.s ? n->shown.s : "", n->shown.len));
+		CHECK(found && found->pc == n->pc && found->call == n->call);
+	}
 }
 
 /* The same as records again: reading them gives the same. */
@@ -40,9 +45,13 @@ static void again(const struct native_records *r, struct arena *a)
 			native_put_frames(&b, r->frames.p + r->stacks[i].first, r->stacks[i].n);
 		native_put_end(&b, r->stacks[i].end, r->stacks[i].at, NULL);
 	}
+	native_put_sandbox(&b, r->sandbox);
+	for (size_t i = 0; i < r->names.n; i++)
+		native_put_name(&b, &r->names.p[i]);
 	native_put_done(&b);
 	struct native_records got;
 	CHECK(native_records_parse((struct blob){ (const uint8_t *)b.s, b.len }, THREADS, a, &got) == 0 && got.done && got.frames.n == r->frames.n);
+	CHECK(got.names.n <= r->names.n && got.sandbox == r->sandbox);
 	for (size_t i = 0; i < THREADS; i++) {
 		CHECK(got.has[i] == r->has[i] && got.stacks[i].n == r->stacks[i].n && got.stacks[i].end == r->stacks[i].end);
 		for (size_t k = 0; k < got.stacks[i].n; k++) {

@@ -1,0 +1,78 @@
+/* What DWARF says of a pc: its line, and the functions that were inlined there. */
+#include "module/native_places.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+
+#include "module/demangle.h"
+
+static struct str text_of(const char *s)
+{
+	return (struct str){ s, s ? strlen(s) : 0 };
+}
+
+/* With its namespaces and classes, where it has a linkage name that says them; buf keeps the text. */
+static struct str name_of(Dwarf_Die *die, char *buf, size_t room)
+{
+	Dwarf_Attribute a;
+	const char *linkage = dwarf_formstring(dwarf_attr_integrate(die, DW_AT_linkage_name, &a));
+	if (linkage && demangle(text_of(linkage), buf, room))
+		return text_of(buf);
+	return text_of(dwarf_diename(die));
+}
+
+static void place_of_line(Dwfl_Line *line, struct native_place *ret)
+{
+	int n;
+	const char *file = line ? dwfl_lineinfo(line, NULL, &n, NULL, NULL, NULL) : NULL;
+	ret->line = file ? n : -1;
+	ret->file = text_of(file);
+}
+
+/* Where an inlined function was called. */
+static void place_of_call(Dwarf_Die *cu, Dwarf_Die *inlined, struct native_place *ret)
+{
+	Dwarf_Attribute a;
+	Dwarf_Word v;
+	Dwarf_Files *files;
+	ret->line = dwarf_formudata(dwarf_attr(inlined, DW_AT_call_line, &a), &v) == 0 && v <= INT32_MAX ? (int)v : -1;
+	ret->file = (struct str){ 0 };
+	if (dwarf_formudata(dwarf_attr(inlined, DW_AT_call_file, &a), &v) == 0 && dwarf_getsrcfiles(cu, &files, NULL) == 0)
+		ret->file = text_of(dwarf_filesrc(files, (size_t)v, NULL, NULL));
+}
+
+void native_places_put(struct sb *b, Dwfl *dwfl, addr_t pc, addr_t at)
+{
+	struct native_place list[NATIVE_PLACE_FUNCTIONS] = { 0 };
+	static char names[NATIVE_PLACE_FUNCTIONS][DEMANGLED_MAX];
+	size_t n = 0;
+	Dwarf_Addr bias = 0;
+	Dwarf_Die *scopes = NULL, *outer = NULL;
+	Dwfl_Module *mod = dwfl_addrmodule(dwfl, at);
+	Dwfl_Line *line = mod ? dwfl_module_getsrc(mod, at) : NULL;
+	Dwarf_Die *cu = mod ? dwfl_module_addrdie(mod, at, &bias) : NULL;
+	if (!cu && !line)
+		return;
+	place_of_line(line, &list[0]);
+	int depth = cu ? dwarf_getscopes(cu, at - bias, &scopes) : 0;
+	/* Those lead from the innermost inlined function to its abstract one; its own parents are asked for again. */
+	if (depth > 0)
+		depth = dwarf_getscopes_die(&scopes[0], &outer);
+	for (int i = 0; i < depth && n + 1 < NATIVE_PLACE_FUNCTIONS; i++) {
+		int tag = dwarf_tag(&outer[i]);
+		if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram && tag != DW_TAG_entry_point)
+			continue;
+		list[n].pc = pc;
+		list[n].function = name_of(&outer[i], names[n], sizeof names[n]);
+		n++;
+		if (tag != DW_TAG_inlined_subroutine)
+			break;
+		place_of_call(cu, &outer[i], &list[n]);
+	}
+	native_put_place(b, pc, list, n ? n : 1);
+	free(scopes);
+	free(outer);
+}

@@ -1,0 +1,12 @@
+/* Inside src/module, in the child that unwinds: source lines and inlined functions of a pc. */
+#ifndef MODULE_NATIVE_PLACES_H
+#define MODULE_NATIVE_PLACES_H
+
+#include <elfutils/libdwfl.h>
+
+#include "module/native_records.h"
+
+/* One record for pc, whose code is looked up at `at`; none where there is no DWARF for it. */
+void native_places_put(struct sb *b, Dwfl *dwfl, addr_t pc, addr_t at);
+
+#endif
