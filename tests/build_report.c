@@ -415,8 +415,57 @@ BUILT(crash) BUILT(stopped) BUILT(aborted) BUILT(two_waiting) BUILT(deep) BUILT(
 BUILT(empty)
 #undef BUILT
 
+static const struct report_frame *found(struct report *r, const char *function, const char *module, uint64_t pc, const char *by, bool likely)
+{
+	struct report_frame *f = (struct report_frame *)native(r, function, module, pc);
+	f->found_by = by;
+	f->likely = likely;
+	return f;
+}
+
+/* How native frames were found, a JIT's, a signal's; stacks that could not be matched. */
+static struct report *built_marks(void)
+{
+	struct report *r = built_two_waiting();
+	r->threads.n = r->groups.n = 0;
+	struct report_frame *jit = (struct report_frame *)found(r, "JIT code", NULL, 0x7f52ea4f6017, "scan", true);
+	struct report_frame *signal = (struct report_frame *)found(r, "__restore_rt", "/usr/lib/libc.so.6", 0x7ffff7d5b000, "cfi", false);
+	struct report_frame *handler = (struct report_frame *)found(r, "handler", "/srv/app/fast.so", 0x7ffff7001020, "cfi", false);
+	jit->jit = true;
+	signal->signal = true;
+	handler->into = 32;
+	handler->file = STR("/src/fast.c");
+	handler->at.line = 7;
+	const struct report_frame *stack[] = {
+		found(r, "_start", "/opt/py/bin/python3.14", 0x555555601234, "cfi", false),
+		build_frame(r, "/srv/app/app.py", 53, "<module>", -1, -1, NULL),
+		jit,
+		build_frame(r, "/srv/app/app.py", 5, "hot", -1, -1, NULL),
+		found(r, "run", "/srv/app/fast.so", 0x7ffff7001100, "frame pointer", true),
+		found(r, "step", "/srv/app/fast.so", 0x7ffff7001200, "link register", true),
+		found(r, NULL, "/srv/app/fast.so", 0x7ffff7001234, "signal frame", false),
+		signal,
+		handler,
+		found(r, "clock_gettime", "[vdso]", 0x7ffff7fc1234, "registers", false),
+	};
+	struct report_thread *t = build_thread(r, 100, "MainThread");
+	t->main = true;
+	build_stack(r, stack, COUNT(stack));
+	const struct report_frame *apart[] = {
+		stack[1], stack[3], stack[3], stack[3], stack[3], stack[3], stack[0], stack[9],
+	};
+	t = build_thread(r, 101, "apart");
+	t->unmatched = STR("their numbers or places differ");
+	t->native_broken = STR("0x10 is in no file that is mapped");
+	t->broken = STR("frame 0x7f0010 is not in the capture");
+	build_stack(r, apart, COUNT(apart));
+	report_group(r);
+	return r;
+}
+
 const struct built_report built_reports[] = {
 	{ "crash", built_crash, true }, { "stopped", built_stopped, true }, { "aborted", built_aborted, true }, { "snapshot", built_two_waiting, true }, { "deep", built_deep, true },
 	{ "long", built_long_stack, false }, { "many", built_many, false }, { "names", built_names, true }, { "broken", built_broken, true },
-	{ "no_python", built_no_python, true }, { "unread", built_unread, true }, { "truncated", built_truncated, true }, { "empty", built_empty, true }, { NULL, NULL, false },
+	{ "no_python", built_no_python, true }, { "unread", built_unread, true }, { "truncated", built_truncated, true }, { "empty", built_empty, true },
+	{ "marks", built_marks, true }, { NULL, NULL, false },
 };

@@ -87,6 +87,24 @@ START_TEST(goldens_colored)
 }
 END_TEST
 
+/* The other way round, and nothing folded. */
+START_TEST(goldens_newest)
+{
+	static const char *const names[] = { "crash", "deep", "long", "marks" };
+	struct render_options opt = plain;
+	opt.newest_first = true;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const struct built_report *b = built_reports;
+		while (strcmp(b->name, names[i]))
+			b++;
+		struct report *r = b->build();
+		opt.native = i == 3;
+		golden(r, b->name, "text", ".newest.txt", (size_t)-1, &opt);
+		report_free(r);
+	}
+}
+END_TEST
+
 /* Whatever the report: no form lets a character through that moves a cursor, hides or turns text. */
 START_TEST(nothing_unsafe)
 {
@@ -202,6 +220,19 @@ static const struct { const char *stack; uint64_t limit; const char *shown; } wa
 	{ "xaaaaabbbbby", 2, "x.10.y" },
 };
 
+/* The same, newest first; frames above still are those that are repeated. */
+static const struct { const char *stack; uint64_t limit; const char *shown; } newest[] = {
+	{ "", 0, "" },
+	{ "abc", 0, "cba" },
+	{ "xaaaaay", 0, "ya+4x" },
+	{ "xababababy", 0, "yba+3x" },
+	{ "aaaaabbbbb", 0, "b+4a+4" },
+	{ "abababcdcdcdcdcd", 0, "dc+4ba+2" },
+	{ "xabababyz", 4, "zy.6.x" },
+	{ "xaaaaabbbbby", 3, "yb+4.5.x" },
+	{ "aaaaaxyz", 3, "zy.1.a+4" },
+};
+
 /* p and q are plumbing, s and t silent plumbing; [n]: n of them on a line; +times/frames. */
 static const struct { const char *stack; uint64_t limit; const char *shown; } folds[] = {
 	{ "apqb", 0, "a[2]b" },
@@ -245,6 +276,35 @@ START_TEST(fold)
 	}
 	sb_char(&b, '\0');
 	ck_assert_msg(strcmp(b.s, folds[_i].shown) == 0, "%s: %s, not %s", folds[_i].stack, b.s, folds[_i].shown);
+	sb_free(&b);
+	report_free(r);
+}
+END_TEST
+
+START_TEST(walk_newest)
+{
+	struct report *r = report_new();
+	struct report_frame letter[26] = { 0 };
+	const struct report_frame *frames[64];
+	size_t n = strlen(newest[_i].stack);
+	for (size_t i = 0; i < n; i++)
+		frames[i] = &letter[newest[_i].stack[i] - 'a'];
+	build_thread(r, 1, NULL);
+	build_stack(r, frames, n);
+	struct sb b = { 0 };
+	struct stack_items items = { 0 };
+	struct stack_walk w = stack_walk(r->threads.p, newest[_i].limit, false);
+	stack_newest_first(&w, &items);
+	for (size_t i = 0; i < items.n; i++) {
+		const struct stack_item *item = &items.p[i];
+		if (item->kind == STACK_FRAME)
+			sb_char(&b, (char)('a' + (item->frame - letter)));
+		else
+			sb_printf(&b, item->kind == STACK_GAP ? ".%d." : "+%d", (int)(item->kind == STACK_GAP ? item->n : item->repeat));
+	}
+	sb_char(&b, '\0');
+	ck_assert_str_eq(b.s, newest[_i].shown);
+	vec_free(&items);
 	sb_free(&b);
 	report_free(r);
 }
@@ -396,6 +456,8 @@ int main(void)
 	tcase_add_test(c, goldens_colored);
 	tcase_add_loop_test(c, nothing_unsafe, 0, n);
 	tcase_add_loop_test(c, json_holds, 0, n);
+	tcase_add_test(c, goldens_newest);
+	tcase_add_loop_test(c, walk_newest, 0, (int)(sizeof newest / sizeof *newest));
 	tcase_add_loop_test(c, frames_limit, 0, (int)(sizeof limits / sizeof *limits));
 	tcase_add_loop_test(c, walk, 0, (int)(sizeof walks / sizeof *walks));
 	tcase_add_loop_test(c, fold, 0, (int)(sizeof folds / sizeof *folds));

@@ -262,6 +262,11 @@ static bool options(struct cli *c, struct wish *w, int *status)
 			w->show |= SHOW_NATIVE;
 			break;
 		case PYANALYZE_thread: *vec_push(&w->threads) = value; break;
+		case PYANALYZE_order:
+			w->render.newest_first = strcmp(value, "newest-first") == 0;
+			if (!w->render.newest_first && strcmp(value, "oldest-first") != 0)
+				*status = cli_usage(c, "--order=newest-first", "--order is oldest-first or newest-first, not \"%s\"", value);
+			break;
 		case PYANALYZE_frames:
 			if (cli_number(c, "--frames", value, 0, UINT32_MAX, &n))
 				w->render.frames = n;

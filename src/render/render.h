@@ -12,6 +12,7 @@ struct render_options {
 	uint64_t frames;          /* at most so many a thread, first and last half kept; 0: all.  JSON always has all, folded */
 	bool compact;             /* JSON: a report a line (several inputs) */
 	bool native;              /* every native frame; else the interpreter's plumbing is folded, and no part of graphs */
+	bool newest_first;        /* text: stacks the other way round */
 	bool no_verdict, no_threads, modules; /* text: without these parts, with that one */
 };
 struct renderer {

@@ -53,6 +53,7 @@ static size_t pass(struct stack_walk *w, bool *silent)
 	const struct report_run *run = &w->thread->runs[w->run];
 	size_t n = item_frames(run, w->k, w->fold, silent);
 	w->shown = (w->k ? w->shown : 0) + (*silent ? 0 : n);
+	w->items = (w->k ? w->items : 0) + !*silent;
 	w->at += !*silent;
 	w->k += n;
 	if (w->k == run->n) {
@@ -71,7 +72,7 @@ bool stack_next(struct stack_walk *w, struct stack_item *ret)
 		if (w->repeat_due) {
 			const struct report_run *run = &t->runs[w->run - 1];
 			w->repeat_due = false;
-			*ret = (struct stack_item){ .kind = STACK_REPEAT, .repeat = run->repeat - 1, .n = w->shown };
+			*ret = (struct stack_item){ .kind = STACK_REPEAT, .repeat = run->repeat - 1, .n = w->shown, .items = w->items };
 			return true;
 		}
 		if (w->at == w->head && w->head < w->tail) {
@@ -95,5 +96,25 @@ bool stack_next(struct stack_walk *w, struct stack_item *ret)
 			.kind = plumbing ? STACK_PLUMBING : STACK_FRAME, .frame = run->frames[k], .frames = &run->frames[k], .repeat = run->repeat, .n = n,
 		};
 		return true;
+	}
+}
+
+void stack_newest_first(struct stack_walk *w, struct stack_items *ret)
+{
+	for (struct stack_item item; stack_next(w, &item);)
+		*vec_push(ret) = item;
+	for (size_t i = 0, j = ret->n; i + 1 < j; i++) {
+		struct stack_item swap = ret->p[i];
+		ret->p[i] = ret->p[--j];
+		ret->p[j] = swap;
+	}
+	/* What says how often now stands before its piece. */
+	for (size_t i = 0; i < ret->n; i++) {
+		struct stack_item repeat = ret->p[i];
+		if (repeat.kind != STACK_REPEAT || repeat.items >= ret->n - i)
+			continue;
+		for (size_t k = 0; k < repeat.items; k++, i++)
+			ret->p[i] = ret->p[i + 1];
+		ret->p[i] = repeat;
 	}
 }

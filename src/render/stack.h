@@ -1,4 +1,4 @@
-/* Which frames of a stack are shown, in what order: oldest first, repeated pieces once, the middle left out past a limit. */
+/* Which frames of a stack are shown, in what order: oldest first or newest first, repeated pieces once, the middle left out past a limit. */
 #ifndef RENDER_STACK_H
 #define RENDER_STACK_H
 
@@ -10,6 +10,7 @@ struct stack_item {
 	const struct report_frame *const *frames; /* STACK_PLUMBING: n of them, oldest first */
 	uint64_t repeat;                  /* STACK_FRAME: it stands for so many, >= 1; STACK_REPEAT: so many times more than shown */
 	uint64_t n;                       /* STACK_REPEAT: frames of the piece just shown, silent ones not counted; STACK_GAP: frames left out; STACK_PLUMBING */
+	size_t items;                     /* STACK_REPEAT: items of that piece */
 };
 struct stack_walk {
 	const struct report_thread *thread;
@@ -17,6 +18,7 @@ struct stack_walk {
 	uint64_t at;
 	size_t run, k;
 	uint64_t shown;                   /* frames of the run under way that are in items */
+	size_t items;                     /* and these */
 	bool repeat_due, fold;
 };
 
@@ -24,5 +26,9 @@ struct stack_walk {
  * follow each other are one item, or none if all are silent. */
 struct stack_walk stack_walk(const struct report_thread *t, uint64_t limit, bool fold);
 bool stack_next(struct stack_walk *w, struct stack_item *ret); /* false at the end */
+
+struct stack_items VEC(struct stack_item);
+/* All of them, newest first: a piece's STACK_REPEAT still follows it.  Of STACK_PLUMBING, frame is the oldest and frames oldest first all the same. */
+void stack_newest_first(struct stack_walk *w, struct stack_items *ret);
 
 #endif

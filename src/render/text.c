@@ -170,7 +170,7 @@ static void native_frame(struct text *t, const struct report_frame *f, bool faul
 	if (f->jit)
 		sb_printf(&t->b, " at 0x%" PRIx64, f->pc);
 	if (f->signal)
-		sb_printf(&t->b, "  (a signal came in the frame above)");
+		sb_printf(&t->b, "  (a signal came in the frame %s)", t->opt->newest_first ? "below" : "above");
 	if (f->likely && f->found_by)
 		sb_printf(&t->b, "  (likely: found by %s)", f->found_by);
 	sb_char(&t->b, '\n');
@@ -196,43 +196,58 @@ static void unknown(struct text *t, const char *what, struct str why)
 	sb_char(&t->b, '\n');
 }
 
+static void stack_item(struct text *t, const struct stack_item *item, const struct report_frame *faulted)
+{
+	switch (item->kind) {
+	case STACK_FRAME:
+		if (item->frame->python)
+			python_frame(t, item->frame);
+		else
+			native_frame(t, item->frame, item->frame == faulted);
+		break;
+	case STACK_PLUMBING: plumbing(t, item); break;
+	case STACK_REPEAT:
+		sb_printf(&t->b, "  ... the ");
+		if (item->n > 1)
+			sb_printf(&t->b, "%" PRIu64 " frames", item->n);
+		else
+			sb_printf(&t->b, "frame");
+		sb_printf(&t->b, " above ");
+		words_number(&t->b, item->repeat);
+		sb_printf(&t->b, " times more\n");
+		break;
+	case STACK_GAP:
+		sb_printf(&t->b, "  ... ");
+		words_count(&t->b, item->n, "frame");
+		sb_printf(&t->b, " left out (--frames=0 shows all)\n");
+		break;
+	}
+	if (t->b.len > 1 << 16)
+		flush(t);
+}
+
 static void stack(struct text *t, const struct report_thread *th)
 {
 	const struct report *r = t->r;
 	const bool matters = r->verdict.instruction.len && r->verdict.thread < r->threads.n && th == &r->threads.p[r->verdict.thread];
 	const struct report_frame *faulted = !matters ? NULL : r->verdict.native ? r->verdict.native : r->verdict.location;
+	struct stack_walk w = stack_walk(th, t->opt->frames, !t->opt->native);
+	if (t->opt->newest_first) {
+		struct stack_items items = { 0 };
+		unknown(t, "native frames, then Python ones, which could not be matched with them", th->unmatched);
+		stack_newest_first(&w, &items);
+		for (size_t i = 0; i < items.n; i++)
+			stack_item(t, &items.p[i], faulted);
+		vec_free(&items);
+		unknown(t, "older native frames are unknown", th->native_broken);
+		unknown(t, "older frames are unknown", th->broken);
+		return;
+	}
 	unknown(t, "older frames are unknown", th->broken);
 	unknown(t, "older native frames are unknown", th->native_broken);
 	unknown(t, "Python frames, then native ones, which could not be matched with them", th->unmatched);
-	struct stack_walk w = stack_walk(th, t->opt->frames, !t->opt->native);
-	for (struct stack_item item; stack_next(&w, &item);) {
-		switch (item.kind) {
-		case STACK_FRAME:
-			if (item.frame->python)
-				python_frame(t, item.frame);
-			else
-				native_frame(t, item.frame, item.frame == faulted);
-			break;
-		case STACK_PLUMBING: plumbing(t, &item); break;
-		case STACK_REPEAT:
-			sb_printf(&t->b, "  ... the ");
-			if (item.n > 1)
-				sb_printf(&t->b, "%" PRIu64 " frames", item.n);
-			else
-				sb_printf(&t->b, "frame");
-			sb_printf(&t->b, " above ");
-			words_number(&t->b, item.repeat);
-			sb_printf(&t->b, " times more\n");
-			break;
-		case STACK_GAP:
-			sb_printf(&t->b, "  ... ");
-			words_count(&t->b, item.n, "frame");
-			sb_printf(&t->b, " left out (--frames=0 shows all)\n");
-			break;
-		}
-		if (t->b.len > 1 << 16)
-			flush(t);
-	}
+	for (struct stack_item item; stack_next(&w, &item);)
+		stack_item(t, &item, faulted);
 }
 
 /* Sections */
@@ -461,7 +476,7 @@ static void heading_end(struct text *t, const struct report_thread *th)
 {
 	interpreter(t, th);
 	if (th->n_runs)
-		sb_printf(&t->b, " (most recent call last)\n");
+		sb_printf(&t->b, " (most recent call %s)\n", t->opt->newest_first ? "first" : "last");
 	else
 		sb_printf(&t->b, " (%s)\n", words_no_stack(t->r, th));
 }

@@ -1,0 +1,124 @@
+#!/usr/bin/python3
+"""The options that choose what a report shows: each over one snapshot, against what the report without it shows.  Prints TAP.
+
+usage: options.py SOURCE_ROOT PYANALYZE
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+
+ROOT, PYANALYZE = sys.argv[1], os.path.abspath(sys.argv[2])
+FOLDER = os.path.join(ROOT, 'fixtures/snaps/3.12-x86_64')
+HEAD = re.compile(r'^(?:Thread|\d+ threads?:|\d+ more)\b.*')
+done = failed = 0
+
+
+def check(what, good, why=''):
+    global done, failed
+    done += 1
+    failed += not good
+    print(f'{"ok" if good else "not ok"} {done} - {what}')
+    if not good:
+        for line in str(why).splitlines()[:20]:
+            print('# ' + line)
+
+
+def run(*options, code=0):
+    p = subprocess.run([PYANALYZE, '--source-map', '/=/nonexistent/', *options, 'threads.pz'], cwd=FOLDER, capture_output=True,
+                       env={'PATH': os.environ['PATH'], 'LC_ALL': 'C'})
+    if p.returncode != code:
+        check(f'{options}: exit {code}', False, f'{p.returncode}: {p.stderr.decode()}')
+    return p.stdout.decode() if code == 0 else p.stderr.decode()
+
+
+def stacks(text):
+    """{heading's name: its lines} of a text report."""
+    out, now = {}, None
+    for line in text.split('\nLimits of this report')[0].split('\n'):
+        if HEAD.match(line):
+            now = re.search(r'"([^"]*)"', line).group(1)
+            out[now] = []
+        elif now and line.startswith('  '):
+            out[now].append(line)
+    return out
+
+
+plain = run()
+whole = stacks(plain)
+rep = json.loads(run('--json'))
+check('the snapshot has many threads', len(whole) > 10 and len(rep['threads']) == 13)
+
+# --thread
+by_name = {t['name']: t for t in rep['threads']}
+for options, names in ((['-t', 'deep'], ['deep']), (['--thread=ping-pong', '-t', 'deep'], ['deep', 'ping-pong']),
+                       (['-t', str(by_name['computes']['tid'])], ['computes']), (['-t', str(by_name['deep']['tid']), '-t', 'deep'], ['deep'])):
+    got = stacks(run(*options))
+    check(f'{options}: these threads', sorted(got) == names, sorted(got))
+    check(f'{options}: the stacks they have', all(got[n] == whole[n] for n in names))
+    one = json.loads(run('--json', *options))
+    check(f'{options}: in JSON too', sorted(t['name'] for t in one['threads']) == names and sorted(i for g in one['groups'] for i in g['threads']) == list(range(len(names))),
+          [t['name'] for t in one['threads']])
+    used = {f for t in one['threads'] for f in t['stack']}
+    check(f'{options}: and its frames are theirs', used == set(range(len(one['frames']))))
+check('-t of nobody', 'has no thread like that' in run('-t', 'nobody', code=1))
+check('-t of a part of a name', 'has no thread like that' in run('-t', 'dee', code=1))
+
+# --order
+newest = run('--order=newest-first')
+got = stacks(newest)
+check('--order: says so', plain.count('(most recent call last)') == newest.count('(most recent call first)') > 0 and 'call last' not in newest)
+for name, lines in whole.items():
+    turned, repeats = [], None
+    for line in lines[::-1]: # what says how often stands below its piece both ways
+        if re.search(r'above [\d,]+ times more', line):
+            repeats = (line, int(re.search(r'the (\d+)? ?frame', line).group(1) or 1))
+            continue
+        turned.append(line)
+        if repeats:
+            repeats = (repeats[0], repeats[1] - 1)
+            if not repeats[1]:
+                turned.append(repeats[0])
+                repeats = None
+    check(f'--order: {name}', got[name] == turned, '\n'.join(got[name] + ['want'] + turned))
+check('--order=oldest-first is what there is without it', run('--order=oldest-first') == plain)
+check('--order: JSON is always oldest first', json.loads(run('--json', '--order=newest-first')) == rep)
+check('--order: a word it does not know', '--order is oldest-first or newest-first, not "newest"' in run('--order=newest', code=2))
+
+# --frames
+for n in (1, 2, 5, 7):
+    got = stacks(run(f'--frames={n}'))
+    for name, lines in got.items():
+        frames = [x for x in lines if x.startswith(('  Py ', '  C '))]
+        kept = [x for x in whole[name] if x.startswith(('  Py ', '  C '))]
+        gap = [x for x in lines if 'left out (--frames=0 shows all)' in x]
+        if len(kept) <= n:
+            check(f'--frames={n}: {name}: all of it', lines == whole[name])
+        else:
+            first = n // 2
+            check(f'--frames={n}: {name}: first and last', len(frames) <= n and len(gap) == 1 and kept[:first][:len(frames)] == frames[:first] and
+                  (not frames or kept[-1] == frames[-1]), '\n'.join(lines))
+check('--frames=0: all of it', stacks(run('--frames=0')) == whole)
+check('--frames: JSON is whole all the same', json.loads(run('--json', '--frames=1')) == rep)
+
+# --show
+def sections(text):
+    return {word for word, sign in (('verdict', r'^SNAPSHOT  '), ('threads', r'^Thread \d+ "'), ('modules', r'^Modules \(\d+\)$')) if re.search(sign, text, re.M)}
+
+
+for value, want in (('verdict', 'verdict'), ('threads', 'threads'), ('modules', 'modules'), ('all', 'verdict threads modules'), ('+modules', 'verdict threads modules'),
+                    ('-threads', 'verdict'), ('-verdict,+modules', 'threads modules'), ('threads,modules', 'threads modules'), ('verdict,-verdict', ''),
+                    ('all,-threads', 'verdict modules'), ('-native', 'verdict threads')):
+    check(f'--show={value}', sections(run(f'--show={value}')) == set(want.split()), sections(run(f'--show={value}')))
+check('-s is --show', run('-s', '+modules') == run('--show=+modules'))
+check('-s twice adds up', sections(run('-s', '+modules', '-s', '-verdict')) == {'threads', 'modules'})
+check('--show: a word it does not know', '--show knows no "thread"\n  try: --show=threads' in run('--show=thread', code=2))
+check('--show=-native: no native frame', not any(f['lang'] == 'c' for f in json.loads(run('--json', '--show=-native'))['frames']))
+check('-n after --show=-native: native frames again', json.loads(run('--json', '--show=-native', '-n')) == json.loads(run('--json', '-n')))
+
+help_text = subprocess.run([PYANALYZE, '--help'], capture_output=True).stdout.decode()
+for option in ('-s, --show LIST', '-n, --native', '-t, --thread TID|NAME', '    --order=ORDER', '    --frames=N'):
+    check(f'--help has {option.strip()}', option in help_text)
+print(f'1..{done}')
+sys.exit(1 if failed else 0)
