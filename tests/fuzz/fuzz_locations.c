@@ -1,33 +1,8 @@
-/* co_linetable, 3.11 and later: four bytes first line, four bytes instruction, then the table. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "python/linetable.h"
-#include "python/py.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void look(struct blob table, int first, int64_t lasti)
-{
-	struct position got = { -7, -7, -7, -7 };
-	int rc = linetable_locations(table, first, lasti, &got);
-	if (rc != 0 && rc != ERR_ABSENT && rc != ERR_CORRUPT)
-		abort();
-	bool untouched = got.line == -7 && got.end_line == -7 && got.col == -7 && got.end_col == -7;
-	if (rc != 0 ? !untouched : got.line < 0 || got.end_line < -1 || got.col < -1 || got.end_col < -1)
-		abort();
-	if (rc == 0 && got.end_line >= 0 && got.end_line < got.line)
-		abort();
-}
+/* co_linetable, 3.11 and later. */
+#include "line.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct cursor c = cursor_of(data, size, false);
-	uint32_t first, lasti;
-	if (cursor_u32(&c, &first) < 0 || cursor_u32(&c, &lasti) < 0)
-		return 0;
-	struct blob table = { c.pos, cursor_left(&c) };
-	look(table, (int32_t)first, (int32_t)lasti);
-	look(table, (int32_t)first, (int64_t)lasti << 31);
+	line_input(linetable_locations, data, size);
 	return 0;
 }
