@@ -228,6 +228,8 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 		if (m) {
 			out->module = m->vdso ? STR("[vdso]") : str_from_bytes(n->r->arena, m->path.p, m->path.len);
 			out->offset = m->bias_known ? f->pc - m->bias : f->pc - m->start;
+			if (!out->function.len && !m->file && m->build_id.len && !m->vdso)
+				out->build_id = str_hex(n->r->arena, m->build_id);
 		} else {
 			no_module(n, f->pc, out);
 		}

@@ -28,6 +28,7 @@ struct report_frame {
 	struct report_position at;
 	struct str source;         /* the line's text, without its end of line */
 	struct str module;         /* of native frames */
+	struct str build_id;       /* of module, where nothing of it is here to name its functions; s NULL otherwise */
 	struct str symbol;         /* where function is a demangled name: as the symbol table has it; s NULL: they are the same */
 	uint64_t pc, code;         /* pc of native frames; code object's address of Python ones: identity for folding */
 	/* Of native frames: */

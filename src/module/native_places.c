@@ -14,14 +14,52 @@ static struct str text_of(const char *s)
 	return (struct str){ s, s ? strlen(s) : 0 };
 }
 
-/* With its namespaces and classes, where it has a linkage name that says them; buf keeps the text. */
-static struct str name_of(Dwarf_Die *die, char *buf, size_t room)
+static bool has_namespaces(Dwarf_Die *cu)
+{
+	switch (dwarf_srclang(cu)) {
+	case DW_LANG_C_plus_plus: case DW_LANG_C_plus_plus_03: case DW_LANG_C_plus_plus_11: case DW_LANG_C_plus_plus_14: case DW_LANG_Rust:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* The namespaces and classes that it is declared in, by walking down to it. */
+static void put_scopes(struct sb *b, Dwarf_Die *die)
+{
+	Dwarf_Die declared = *die, *up = NULL;
+	Dwarf_Attribute a;
+	for (int i = 0; i < 2; i++)
+		if (!dwarf_formref_die(dwarf_attr(&declared, i ? DW_AT_specification : DW_AT_abstract_origin, &a), &declared))
+			dwarf_errno(); /* there is none: it stays */
+	int n = dwarf_getscopes_die(&declared, &up);
+	for (int i = n - 1; i > 0; i--) {
+		int tag = dwarf_tag(&up[i]);
+		const char *name = tag == DW_TAG_namespace || tag == DW_TAG_class_type || tag == DW_TAG_structure_type ? dwarf_diename(&up[i]) : NULL;
+		if (name)
+			sb_printf(b, "%s::", name);
+		else if (tag == DW_TAG_namespace)
+			sb_printf(b, "(anonymous namespace)::");
+	}
+	free(up);
+}
+
+/* With its namespaces and classes; buf keeps the text. */
+static struct str name_of(Dwarf_Die *cu, Dwarf_Die *die, char *buf, size_t room)
 {
 	Dwarf_Attribute a;
-	const char *linkage = dwarf_formstring(dwarf_attr_integrate(die, DW_AT_linkage_name, &a));
+	const char *linkage = dwarf_formstring(dwarf_attr_integrate(die, DW_AT_linkage_name, &a)), *name = dwarf_diename(die);
 	if (linkage && demangle(text_of(linkage), buf, room))
 		return text_of(buf);
-	return text_of(dwarf_diename(die));
+	if (!name || !has_namespaces(cu))
+		return text_of(name);
+	CLEANUP(cleanup_sb) struct sb b = { 0 };
+	put_scopes(&b, die);
+	sb_printf(&b, "%s", name);
+	size_t n = b.len < room - 1 ? b.len : room - 1;
+	memcpy(buf, b.s, n);
+	buf[n] = 0;
+	return text_of(buf);
 }
 
 static void place_of_line(Dwfl_Line *line, struct native_place *ret)
@@ -66,7 +104,7 @@ void native_places_put(struct sb *b, Dwfl *dwfl, addr_t pc, addr_t at)
 		if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram && tag != DW_TAG_entry_point)
 			continue;
 		list[n].pc = pc;
-		list[n].function = name_of(&outer[i], names[n], sizeof names[n]);
+		list[n].function = name_of(cu, &outer[i], names[n], sizeof names[n]);
 		n++;
 		if (tag != DW_TAG_inlined_subroutine)
 			break;

@@ -165,6 +165,11 @@ static void native_frame(struct text *t, const struct report_frame *f, bool faul
 		sb_printf(&t->b, "  ");
 		sb_safe(&t->b, str_base(f->module));
 	}
+	if (f->build_id.s) {
+		sb_printf(&t->b, "  (build-id ");
+		sb_safe(&t->b, f->build_id);
+		sb_char(&t->b, ')');
+	}
 	if (f->inlined)
 		sb_printf(&t->b, "  (inlined)");
 	if (f->jit)

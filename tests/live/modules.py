@@ -1,0 +1,447 @@
+#!/usr/bin/env python3
+"""Modules: the same names, lines and inlined functions from a library with debug information, and from a stripped one whose debug
+information lies wherever it may lie; what is refused; what is said with no file at all; and a child that unwinds and dies.
+
+usage: modules.py PYSNAP PYANALYZE
+"""
+import glob
+import http.client
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from pythons import find, layouts
+from tap import Tap
+from target import PROGRAMS, run
+
+PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
+tap = Tap()
+LIB = "libthrows.so"
+DEPTH = 3
+# Innermost last; of the library's own frames.
+NAMES = ["start_parsing"] + ["orders::Parser::parse"] * (DEPTH + 1) + ["orders::Price<int>::twice", "orders::check"]
+SYMBOLS = {"orders::Parser::parse": "_ZN6orders6Parser5parseEi", "start_parsing": None}
+
+
+def here(*tools):
+    return [t for t in tools if not shutil.which(t)]
+
+
+def report(core, *options, env=None):
+    done = run([PYANALYZE, "--json", *options, core], env={**os.environ, "DEBUGINFOD_URLS": "", **(env or {})}, timeout=300)
+    try:
+        return json.loads(done.stdout), done
+    except ValueError:
+        return None, done
+
+
+def frames_of(rep):
+    thread = rep["threads"][0]
+    folded, out, at = {f["at"]: f for f in thread.get("folded", [])}, [], 0
+    while at < len(thread["stack"]):
+        piece = folded.get(at, {"frames": 1, "repeat": 1})
+        out += [rep["frames"][i] for i in thread["stack"][at:at + piece["frames"]] * piece["repeat"]]
+        at += piece["frames"]
+    return out
+
+
+def lib_frames(rep):
+    return [f for f in frames_of(rep) if os.path.basename(f.get("module", "")) == LIB]
+
+
+def essence(frames):
+    return [(f.get("function"), f.get("symbol"), f.get("file"), f.get("line"), f.get("inlined"), f["pc"], f["module_offset"]) for f in frames]
+
+
+def codes(rep):
+    return [p["code"] for p in rep["problems"]]
+
+
+def module(rep, name=LIB):
+    return next(m for m in rep["modules"] if os.path.basename(m.get("path", "")) == name)
+
+
+def make_core(top, python, lib, filt):
+    """A core of the uncaught exception."""
+    code = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).start_parsing(%d)" % DEPTH
+    folder = tempfile.mkdtemp(dir=top)
+
+    def prepare():
+        resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        with open("/proc/self/coredump_filter", "w") as f:
+            f.write(filt)
+    subprocess.run(python.argv + ["-c", code, lib], cwd=folder, stderr=subprocess.DEVNULL, preexec_fn=prepare)
+    found = [os.path.join(folder, n) for n in os.listdir(folder) if n.startswith("core")]
+    return found[0] if found else None
+
+
+class Scene:
+    """The library as it was built, and places to put what it is split into."""
+
+    def __init__(self, top, python):
+        self.top, self.python = top, python
+        self.app = os.path.join(top, "app")
+        os.mkdir(self.app)
+        self.lib = os.path.join(self.app, LIB)
+        self.whole = os.path.join(top, "whole.so")
+        source = os.path.join(PROGRAMS, "throws.cc")
+        subprocess.run(["g++", "-g", "-O1", "-fno-optimize-sibling-calls", "-shared", "-fPIC", "-Wl,--build-id=sha1", "-o", self.whole, source], check=True)
+        other = os.path.join(top, "other.so")
+        subprocess.run(["g++", "-g", "-O1", "-DSPACE=others", "-shared", "-fPIC", "-Wl,--build-id=sha1", "-o", other, source], check=True)
+        self.other = other
+        shutil.copy(self.whole, self.lib)
+        self.build_id = re.search(r"Build ID: (\w+)", run(["readelf", "-n", self.whole]).stdout.decode()).group(1)
+        self.hidden = os.path.join(top, "hidden.so")
+        subprocess.run(["g++", "-O1", "-fvisibility=hidden", "-shared", "-fPIC", "-s", "-Wl,--build-id=sha1", "-o", self.hidden, source], check=True)
+        shutil.copy(self.hidden, self.lib)
+        self.core_hidden = make_core(top, python, self.lib, "0x33")
+        shutil.copy(self.whole, self.lib)
+        self.core = make_core(top, python, self.lib, "0x33")
+        self.core37 = make_core(top, python, self.lib, "0x37")
+        self.debug = os.path.join(top, "debug", "usr.debug")
+        os.mkdir(os.path.dirname(self.debug))
+        subprocess.run(["objcopy", "--only-keep-debug", self.whole, self.debug], check=True)
+        self.stripped = os.path.join(top, "stripped.so")
+        subprocess.run(["objcopy", "--strip-unneeded", self.whole, self.stripped], check=True)
+        self.linked = os.path.join(top, "linked.so")
+        subprocess.run(["objcopy", "--strip-unneeded", "--add-gnu-debuglink=" + self.debug, self.whole, self.linked], check=True)
+
+    def use(self, what):
+        """That is the library now, and no debug file lies anywhere near."""
+        for leftover in [os.path.join(self.app, n) for n in os.listdir(self.app)]:
+            shutil.rmtree(leftover) if os.path.isdir(leftover) else os.unlink(leftover)
+        if what:
+            shutil.copy(what, self.lib)
+
+    def put(self, what, *parts):
+        to = os.path.join(self.top, *parts)
+        os.makedirs(os.path.dirname(to), exist_ok=True)
+        shutil.copy(what, to)
+        return to
+
+    def id_parts(self, top):
+        return (top, ".build-id", self.build_id[:2], self.build_id[2:] + ".debug")
+
+
+def same(s, name, want, *options, env=None, core=None):
+    rep, done = report(core or s.core, "-n", *options, env=env)
+    if not tap.ok(rep is not None and done.returncode == 0, name + ": report", done.stderr.decode("utf-8", "replace")):
+        return None
+    tap.equal(essence(lib_frames(rep)), want, name + ": the same frames")
+    tap.equal(module(rep)["symbols"], "full", name + ": all symbols")
+    return rep
+
+
+def whole(s):
+    rep, done = report(s.core, "-n", "--debug-path=")
+    if not tap.ok(rep is not None, "whole library: report", done.stderr.decode("utf-8", "replace")):
+        return None
+    frames = lib_frames(rep)
+    demangles = "libiberty" in rep["tool"].get("features", [])
+    names = [f.get("function") for f in frames]
+    if demangles:
+        tap.equal(names, NAMES, "C++ names are demangled")
+        tap.ok(all(f.get("symbol") == SYMBOLS[f["function"]] for f in frames if f["function"] in SYMBOLS), "and stand as they are beside it", frames)
+    else:
+        tap.equal(names[:2], ["start_parsing", "_ZN6orders6Parser5parseEi"], "C++ names stay mangled")
+    tap.ok(frames[-1].get("inlined") and not frames[-2].get("inlined") and frames[-1]["pc"] == frames[-2]["pc"], "the inlined function is there", frames[-2:])
+    with open(os.path.join(PROGRAMS, "throws.cc")) as f:
+        lines = f.read().split("\n")
+    tap.ok("throw std::runtime_error" in lines[frames[-1]["line"] - 1] and "check(" in lines[frames[-2]["line"] - 1], "lines of the throw and of where it was inlined",
+           frames[-2:])
+    tap.ok("abort" in [f.get("function") for f in frames_of(rep)], "up to abort", names)
+    text = run([PYANALYZE, "--debug-path=", s.core], env=dict(os.environ, DEBUGINFOD_URLS="")).stdout.decode()
+    tap.ok(not demangles or "orders::Parser::parse" in text, "the text report has them too", text)
+    ids = {o: report(s.core, *o)[0]["verdict"] for o in ((), ("-n",), ("--debug-path=",))}
+    tap.ok(len({v.get("group_id") for v in ids.values()}) == 1, "one group_id", ids)
+    return essence(frames)
+
+
+def separate(s, want):
+    nowhere = "--debug-path="
+    dirs = "--debug-path=.debug:" + os.path.join(s.top, "dbg")
+
+    s.use(s.stripped)
+    s.put(s.debug, *s.id_parts("dbg"))
+    rep = same(s, "by build-id", want, dirs)
+    tap.ok(rep and module(rep).get("debug_file", "").endswith(s.build_id[2:] + ".debug"), "by build-id: the file is named", rep and module(rep))
+    same(s, "by build-id, beneath a sysroot", want, "--sysroot=" + s.top, "--debug-path=/dbg")
+    rep, _ = report(s.core, "-n", nowhere)
+    frames = lib_frames(rep)
+    tap.ok(not any("line" in f or f.get("inlined") for f in frames) and frames, "without it: no lines", frames)
+    tap.equal([f.get("symbol") or f.get("function") for f in frames], [SYMBOLS.get(n, n) or n for n in NAMES[:DEPTH + 2]] + [frames[-1].get("symbol")],
+              "without it: exported names")
+    tap.ok(any(LIB in p["message"] for p in rep["problems"] if p["code"] == "PZ209"), "without it: said once", rep["problems"])
+    tap.equal(module(rep)["symbols"], "dynsym", "without it: dynsym")
+
+    s.use(s.linked)
+    for name, place in (("beside it", ("app", "usr.debug")), ("in .debug", ("app", ".debug", "usr.debug"))):
+        s.use(s.linked)
+        s.put(s.debug, *place)
+        same(s, "by .gnu_debuglink " + name, want)
+    s.use(s.linked)
+    s.put(s.debug, "dbg", s.app.lstrip("/"), "usr.debug")
+    shutil.rmtree(os.path.join(s.top, "dbg", ".build-id"))
+    same(s, "by .gnu_debuglink in the debug path", want, dirs)
+
+    # What is refused.
+    s.use(s.linked)
+    changed = s.put(s.debug, "app", "usr.debug")
+    with open(changed, "ab") as f:
+        f.write(b"\0")
+    rep, _ = report(s.core, "-n")
+    tap.ok("debug_file" not in module(rep), "another checksum: not used", module(rep))
+    wrong = os.path.join(s.top, "wrong.debug")
+    subprocess.run(["objcopy", "--only-keep-debug", s.other, wrong], check=True)
+    s.use(s.stripped)
+    s.put(wrong, *s.id_parts("dbg"))
+    rep, _ = report(s.core, "-n", dirs)
+    said = [p["message"] for p in rep["problems"] if p["code"] == "PZ208"]
+    tap.ok("debug_file" not in module(rep) and len(said) == 1 and s.build_id in said[0], "another build's debug file: not used, both ids are said", rep["problems"])
+
+    if here("dwz"):
+        tap.skip("shared debug information", "no dwz here")
+        return
+    shared = os.path.join(s.top, "dwz")
+    os.mkdir(shared)
+    mine, theirs = os.path.join(shared, "a.debug"), os.path.join(shared, "b.debug")
+    shutil.copy(s.debug, mine)
+    shutil.copy(wrong, theirs)
+    done = run(["dwz", "-m", os.path.join(shared, "common.debug"), "-M", "common.debug", mine, theirs])
+    if not tap.ok(done.returncode == 0 and os.path.exists(os.path.join(shared, "common.debug")), "dwz makes a shared file", done.stderr):
+        return
+    for name, place in (("by its name, relative", ("dbg", ".build-id", s.build_id[:2], "common.debug")), ("in .dwz", ("dbg", ".dwz", "common.debug")),
+                        ("by its build-id", None)):
+        shutil.rmtree(os.path.join(s.top, "dbg"))
+        s.put(mine, *s.id_parts("dbg"))
+        if place is None:
+            alt = re.search(r"Build ID: (\w+)", run(["readelf", "-n", os.path.join(shared, "common.debug")]).stdout.decode()).group(1)
+            place = ("dbg", ".build-id", alt[:2], alt[2:] + ".debug")
+        s.put(os.path.join(shared, "common.debug"), *place)
+        same(s, "shared debug information " + name, want, dirs)
+    shutil.rmtree(os.path.join(s.top, "dbg"))
+    s.put(mine, *s.id_parts("dbg"))
+    rep, done = report(s.core, "-n", dirs)
+    tap.ok(rep and len(lib_frames(rep)) >= DEPTH + 3, "shared debug information that is not there: the frames are", done.stderr)
+
+
+def fetched(s, want):
+    s.use(s.stripped)
+    tools = os.path.join(s.top, "bin")
+    os.mkdir(tools)
+    log = os.path.join(s.top, "asked")
+    script = os.path.join(tools, "debuginfod-find")
+    with open(script, "w") as f:
+        f.write("#!/bin/sh\necho \"$#:$1:$2\" >> %s\ntest $1:$2 = debuginfo:%s && echo %s && exit 0\ntest $1:$2 = executable:%s && echo %s && exit 0\nexit 1\n"
+                % (log, s.build_id, s.debug, s.build_id, s.stripped))
+    os.chmod(script, 0o755)
+    path = {"PATH": tools + ":" + os.environ["PATH"]}
+
+    def asked():
+        with open(log) as f:
+            lines = f.read().split()
+        os.unlink(log)
+        return lines
+    rep, _ = report(s.core, "-n", "--debug-path=", env=path)
+    tap.ok(not os.path.exists(log), "debuginfod-find is not run by itself")
+    rep, _ = report(s.core, "-n", "--debug-path=", "--debuginfod=off", env=dict(path, DEBUGINFOD_URLS="http://localhost:1/"))
+    tap.ok(not os.path.exists(log), "nor when it is off")
+    same(s, "debuginfod-find, on", want, "--debug-path=", "--debuginfod=on", env=path)
+    lines = asked()
+    tap.ok(all(re.match(r"^2:(debuginfo|executable):[0-9a-f]{8,}$", l) for l in lines) and len(set(lines)) == len(lines), "it is asked for build-ids, each once", lines)
+    done = run([PYANALYZE, "--json", "-n", "--debug-path=", s.core], env={**os.environ, "DEBUGINFOD_URLS": "http://localhost:1/", **path})
+    tap.ok(essence(lib_frames(json.loads(done.stdout))) == want, "and where DEBUGINFOD_URLS is set")
+    asked()
+    # The library itself is not here: only once it is fetched can what called it be seen.
+    s.use(None)
+    same(s, "debuginfod-find, no file of it here", want, "--debug-path=", "--debuginfod=on", env=path)
+    lines = asked()
+    tap.ok("2:executable:" + s.build_id in lines, "it is asked for the file itself", lines)
+    with open(script, "w") as f:
+        f.write("#!/bin/sh\necho %s\n" % s.other)
+    rep, _ = report(s.core, "-n", "--debug-path=", "--debuginfod=on", env=path)
+    tap.ok(rep and "file" not in module(rep) and "debug_file" not in module(rep), "what it says is another build: not used", rep and module(rep))
+    empty = os.path.join(s.top, "empty")
+    os.mkdir(empty)
+    rep, done = report(s.core, "--debug-path=", "--debuginfod=on", env={"PATH": empty})
+    tap.ok(rep and "PZ210" in codes(rep), "no debuginfod-find here: said", rep and rep["problems"])
+
+
+def real_debuginfod(s, want):
+    missing = here("debuginfod", "debuginfod-find")
+    if missing:
+        tap.skip("a debuginfod server", "no %s here" % missing[0])
+        return
+    s.use(s.stripped)
+    served = os.path.join(s.top, "served")
+    os.mkdir(served)
+    shutil.copy(s.whole, os.path.join(served, "lib.so"))
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    env = dict(os.environ, HOME=s.top)
+    server = subprocess.Popen(["debuginfod", "-F", "-p", str(port), "-d", os.path.join(s.top, "sqlite"), "-t", "0", served], env=env,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        for _ in range(100):
+            try:
+                c = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+                c.request("GET", "/buildid/%s/debuginfo" % s.build_id)
+                if c.getresponse().status == 200:
+                    break
+            except OSError:
+                pass
+            time.sleep(0.1)
+        more = {"DEBUGINFOD_URLS": "http://127.0.0.1:%d/" % port, "DEBUGINFOD_CACHE_PATH": os.path.join(s.top, "cache")}
+        done = run([PYANALYZE, "--json", "-n", "--debug-path=", s.core], env=dict(os.environ, **more))
+        rep = json.loads(done.stdout)
+        tap.equal(essence(lib_frames(rep)), want, "a debuginfod server: the same frames")
+        tap.ok(s.build_id in module(rep).get("debug_file", ""), "a debuginfod server: the file is named", module(rep))
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def no_file(s, want):
+    s.use(None)
+    rep, done = report(s.core37, "-n", "--debug-path=")
+    frames = lib_frames(rep)
+    tap.equal([f["module_offset"] for f in frames], [w[6] for w in want if not w[4]], "no file of it, its pages in the core: the same frames, by offset")
+    rep, done = report(s.core, "-n", "--debug-path=")
+    mod = module(rep)
+    tap.ok(mod["build_id"] == s.build_id and "file" not in mod and mod["symbols"] in ("none", "dynsym"), "no file of it: its build-id is known", mod)
+    text = run([PYANALYZE, "-n", "--debug-path=", "--show=+modules", s.core_hidden], env=dict(os.environ, DEBUGINFOD_URLS="")).stdout.decode()
+    build_id = re.search(r"Build ID: (\w+)", run(["readelf", "-n", s.hidden]).stdout.decode()).group(1)
+    tap.ok(re.search(re.escape(LIB) + r"\+0x[0-9a-f]+  \(build-id %s\)" % build_id, text), "no file of it, no name: offset and build-id", text)
+    tap.ok(re.search(r"0x[0-9a-f]{12}-0x[0-9a-f]{12}  symbols: \w+ +build-id: %s  \S*%s" % (build_id, LIB), text), "and its line among the modules", text)
+    s.use(s.other)
+    rep, _ = report(s.core, "-n", "--debug-path=")
+    mod = module(rep)
+    said = [p["message"] for p in rep["problems"] if p["code"] == "PZ202"]
+    tap.ok(mod["symbols"] in ("mismatch", "dynsym") and mod["disk_build_id"] != s.build_id and "file" not in mod, "another build at its place: not used", mod)
+    tap.ok(len(said) == 1 and s.build_id in said[0] and mod["disk_build_id"] in said[0], "both ids are said", said)
+    s.use(s.whole)
+    rep, done = report(s.core, "-e", s.other)
+    said = [p["message"] for p in rep["problems"] if p["code"] == "PZ202" and s.other in p["message"]]
+    tap.ok(done.returncode == 0 and len(said) == 1 and "start_parsing" in [f.get("function") for f in frames_of(rep)] and rep["verdict"],
+           "-e with a wrong file: refused, and the report goes on", rep["problems"])
+    snap_like = module(rep)
+    tap.ok(snap_like["symbols"] == "full", "the right one is used again", snap_like)
+
+
+def child_of(pid):
+    for _ in range(20000):
+        try:
+            with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+                kids = f.read().split()
+        except OSError:
+            return None
+        if kids:
+            return int(kids[0])
+    return None
+
+
+def deaths(s):
+    """The process that unwinds, stopped as soon as it is there and ended in some way: the Python report is whole."""
+    plain, _ = report(s.core, "--show=-native")
+    want = [(f["function"], f["line"]) for f in frames_of(plain)]
+    if not os.path.exists("/proc/self/task/%d/children" % os.getpid()):
+        tap.skip("a child that dies", "this kernel does not list children")
+        return
+
+    def end_with(sig):
+        return lambda kid: (os.kill(kid, sig), os.kill(kid, signal.SIGCONT))
+
+    def starve(kid):
+        resource.prlimit(kid, resource.RLIMIT_AS, (1, 1))
+        os.kill(kid, signal.SIGCONT)
+
+    def exhaust(kid):
+        resource.prlimit(kid, resource.RLIMIT_CPU, (0, 0))
+        os.kill(kid, signal.SIGCONT)
+    for name, act, words in (("is killed", end_with(signal.SIGKILL), "died of signal 9"), ("crashes", end_with(signal.SIGSEGV), "died of signal 11"),
+                             ("aborts", end_with(signal.SIGABRT), "died of signal 6"), ("has no memory", starve, ""),
+                             ("loops", exhaust, ""), ("stands still", lambda kid: None, "longer than")):
+        tried = 0
+        while tried < 8:
+            tried += 1
+            p = subprocess.Popen([PYANALYZE, "--json", "-n", s.core], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 env=dict(os.environ, DEBUGINFOD_URLS=""))
+            kid = child_of(p.pid)
+            try:
+                os.kill(kid, signal.SIGSTOP)
+                act(kid)
+            except (TypeError, ProcessLookupError):
+                p.communicate()
+                continue
+            out, err = p.communicate(timeout=100)
+            rep = json.loads(out)
+            if "PZ408" in codes(rep):
+                break
+        else:
+            tap.skip("a child that " + name, "it was always done before")
+            continue
+        said = next(pr for pr in rep["problems"] if pr["code"] == "PZ408")
+        python = [(f["function"], f["line"]) for f in frames_of(rep) if f["lang"] == "python"]
+        tap.equal(python, want, "a child that %s: Python's stack is whole" % name)
+        tap.ok(p.returncode == 0 and words in said["message"] and said.get("hint"), "a child that %s: said" % name, said)
+
+
+def sandboxed(s):
+    done = run([PYANALYZE, "-v", s.core])
+    tap.ok(re.search(rb"confined by (seccomp and landlock|seccomp|landlock|limits alone)", done.stderr), "-v says what confines it", done.stderr)
+    one, two = report(s.core, "-n")[0], report(s.core, "-n", "--no-sandbox")[0]
+    tap.equal(essence([f for f in frames_of(two) if f["lang"] == "c" and "module" in f]), essence([f for f in frames_of(one) if f["lang"] == "c" and "module" in f]), "--no-sandbox: the same frames")
+    done = run([PYANALYZE, "-v", "--no-sandbox", s.core])
+    tap.ok(b"confined by limits alone" in done.stderr, "--no-sandbox: said", done.stderr)
+    if not shutil.which("strace"):
+        tap.skip("it opens nothing", "no strace here")
+        return
+    log = os.path.join(s.top, "strace")
+    done = run(["strace", "-f", "-e", "trace=openat,openat2,open,clone,clone3,fork,vfork,execve", "-o", log, PYANALYZE, "-n", s.core])
+    if done.returncode != 0 or not os.path.exists(log):
+        tap.skip("it opens nothing", "strace does not work here")
+        return
+    with open(log) as f:
+        lines = f.read().split("\n")
+    parent = lines[0].split()[0]
+    opened = [l for l in lines if l and l.split()[0] != parent and re.search(r"\bopen(at2?)?\(", l) and " = -1 " not in l]
+    tap.equal([l for l in opened if "statm" not in l], [], "it opens nothing")
+
+
+def main():
+    missing = here("g++", "objcopy", "readelf")
+    found, _ = find()
+    known = layouts(PYANALYZE)
+    usable = [p for p in found if not p.root and p.version.startswith("3.") and (p.minor, p.config) in known]
+    with open("/proc/sys/kernel/core_pattern") as f:
+        pattern = f.read().strip()
+    if missing or not usable or pattern.startswith(("|", "/")):
+        tap.skip("modules", "no %s here" % missing[0] if missing else "no interpreter that fits" if not usable else "kernel.core_pattern is %s" % pattern)
+        tap.done()
+    top = tempfile.mkdtemp(prefix="pysnap-modules-")
+    try:
+        s = Scene(top, usable[-1])
+        if tap.ok(s.core and s.core37, "cores of an uncaught C++ exception"):
+            want = whole(s)
+            if want:
+                separate(s, want)
+                fetched(s, want)
+                real_debuginfod(s, want)
+                no_file(s, want)
+                sandboxed(s)
+                deaths(s)
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+    tap.done()
+
+
+main()
