@@ -15,8 +15,9 @@ const char *size_text(struct arena *a, uint64_t bytes)
 	return str_c(a, str_printf(a, u && v < 10 ? "%.1f %s" : "%.0f %s", v, unit[u]));
 }
 
-static void input_facts(const struct image_facts *f, struct report *r)
+static void input_facts(struct target *t, struct report *r)
 {
+	const struct image_facts *f = image_facts(t->img);
 	r->input.kind = f->kind == IMAGE_SNAPSHOT ? "snapshot" : "core";
 	r->input.size = f->size;
 	r->input.expected = f->expected;
@@ -27,14 +28,16 @@ static void input_facts(const struct image_facts *f, struct report *r)
 	r->input.consistent = f->consistent;
 	r->input.stopped_ns = f->stopped_ns;
 	r->input.tool = f->tool;
+	if (f->truncated)
+		lost_find(t, r);
 	if (f->damage.s) {
 		const char *have = size_text(r->arena, f->size);
 		struct str used = f->truncated
-			? str_printf(r->arena, "the first %s of %s were used; segments lost: %zu of %zu", have, size_text(r->arena, f->expected), f->n_segments_lost, f->n_segments)
+			? str_printf(r->arena, "the first %s of %s were used; segments lost: %s", have, size_text(r->arena, f->expected), lost_text(r))
 			: str_printf(r->arena, "%s of content were used, no segment is cut", have);
 		report_problem(r, P_PACKED_DAMAGED, str_c(r->arena, f->damage), str_c(r->arena, used));
 	} else if (f->truncated) {
-		report_problem(r, P_TRUNCATED, size_text(r->arena, f->size), size_text(r->arena, f->expected), f->n_segments_lost, f->n_segments);
+		report_problem(r, P_TRUNCATED, size_text(r->arena, f->size), size_text(r->arena, f->expected), lost_text(r));
 	} else if (f->n_lost) {
 		uint64_t bytes = 0;
 		for (size_t i = 0; i < f->n_lost; i++)
@@ -201,7 +204,7 @@ static void module_facts(struct target *t, struct report *r)
 
 static int run(struct target *t, const struct limits *lim, struct report *r)
 {
-	input_facts(image_facts(t->img), r);
+	input_facts(t, r);
 	process_facts(t, r);
 	module_facts(t, r);
 	python_facts(t, r);

@@ -361,8 +361,11 @@ static void say_end(struct natives *n, const struct native_stack *s, struct repo
 {
 	struct arena *a = n->r->arena;
 	const struct module *m = s->at ? modules_at(n->t->mods, s->at - 1) : NULL;
-	struct str base = m ? str_base(str_from_bytes(a, m->path.p, m->path.len)) : (struct str){ 0 };
-	switch (s->end) {
+	const struct mapping *map = s->at ? image_mapping_at(n->t->img, s->at - 1) : NULL;
+	const struct blob path = m ? m->path : map ? map->path : (struct blob){ 0 };
+	struct str base = path.len ? str_base(str_from_bytes(a, path.p, path.len)) : (struct str){ 0 };
+	/* A file whose headers are lost, so that nothing proves which one on disk it is, is as good as none. */
+	switch (s->end == NATIVE_NO_MODULE && base.len ? NATIVE_NO_TABLES : s->end) {
 	case NATIVE_WHOLE: return;
 	case NATIVE_CUT: th->native_broken = STR("unwinding ended before"); return; /* NATIVE_FAILED tells */
 	case NATIVE_NO_TABLES:

@@ -16,6 +16,10 @@ void threads_sort(struct report *r);
 /* "4.2 GiB", "118 MiB", "57 KiB", "12 bytes"; in the report's arena, NUL-terminated. */
 const char *size_text(struct arena *a, uint64_t bytes);
 
+/* Fill r->input.lost of a truncated core; then it as text: "34 of 46 (thread stacks: 5 of 5; data of 9 files: libc.so.6, ...)". */
+void lost_find(struct target *t, struct report *r);
+const char *lost_text(const struct report *r);
+
 /*
  * What is known of an address that a thread (NULL: not known) could not access: "null pointer", "12 bytes past the end of
  * libfoo.so", "stack overflow: ..."; s NULL where nothing is.

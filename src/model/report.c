@@ -32,6 +32,7 @@ void report_free(struct report *r)
 	vec_free(&r->exceptions);
 	vec_free(&r->verdict.notes);
 	vec_free(&r->problems);
+	vec_free(&r->input.lost.files);
 	arena_free(r->arena);
 	free(r);
 }

@@ -116,6 +116,12 @@ struct report {
 		bool consistent;           /* snapshot: all threads were stopped */
 		int64_t stopped_ns;        /* -1: not known */
 		struct str tool;           /* that wrote it */
+		struct {
+			size_t segments, of_segments; /* of a truncated core; of_segments 0: it is not */
+			size_t stacks, of_stacks;     /* threads whose stack is not there at the stack pointer */
+			size_t other;                 /* segments that are neither a stack nor a file's */
+			struct VEC(struct str) files; /* whose data is lost: names without folders, in the order of addresses */
+		} lost;
 	} input;
 	struct {
 		int64_t pid, ppid, uid;    /* -1: not known */

@@ -268,6 +268,18 @@ static json_t *input(const struct report *r)
 	put_bool(o, "complete", r->input.complete);
 	if (strcmp(r->input.kind, "snapshot") == 0)
 		put_bool(o, "consistent", r->input.consistent);
+	if (r->input.lost.of_segments) {
+		json_t *lost = json_object(), *files = json_array();
+		put_count(lost, "segments", r->input.lost.segments);
+		put_count(lost, "of_segments", r->input.lost.of_segments);
+		put_count(lost, "thread_stacks", r->input.lost.stacks);
+		put_count(lost, "of_thread_stacks", r->input.lost.of_stacks);
+		put_count(lost, "other_segments", r->input.lost.other);
+		for (size_t i = 0; i < r->input.lost.files.n; i++)
+			push(files, text_value(r->input.lost.files.p[i]));
+		put(lost, "data_of", files);
+		put(o, "lost", lost);
+	}
 	put_number(o, "stopped_ns", r->input.stopped_ns);
 	put_text(o, "tool", r->input.tool);
 	return o;

@@ -71,7 +71,17 @@ def check(name, rep, done, whole, by_tid):
     """Returns how many stacks were shown."""
     if not tap.ok(rep is not None and done.returncode in (0, 5), "%s: a report" % name, done.stderr.decode("utf-8", "replace")):
         return 0
-    tap.ok("PZ101" in [p["code"] for p in rep["problems"]], "%s: it says that it is truncated" % name)
+    said = [p["message"] for p in rep["problems"] if p["code"] == "PZ101"]
+    lost = rep["input"].get("lost", {})
+    if rep["input"]["kind"] == "core":
+        words = "segments lost: %d of %d" % (lost.get("segments", -1), lost.get("of_segments", -1))
+        stacks_of = " (thread stacks: %d of %d" % (lost.get("thread_stacks", -1), lost.get("of_thread_stacks", -1))
+        tap.ok(len(said) == 1 and words + (stacks_of if lost["segments"] else "") in said[0], "%s: it says that it is truncated, and what is lost" % name, (said, lost))
+        # What the kernel writes in the order of addresses is cut from above: the stack of the main thread goes first.
+        tap.ok(lost.get("of_thread_stacks") == len(rep["threads"]) and (not lost.get("segments") or lost["thread_stacks"] > 0 or lost["segments"] <= 4),
+               "%s: stacks are counted" % name, lost)
+    else:
+        tap.ok(len(said) == 1, "%s: it says that it is truncated" % name, said)
     wrong = []
     shown = stacks(rep)
     for tid, broken, frames in shown:

@@ -1,0 +1,108 @@
+/* What a cut core lacks, in words: whose memory the lost segments were. */
+#include "inspect/parts.h"
+
+#include <stdlib.h>
+
+enum { NAMED = 3, FILES_MAX = 256 };
+
+static int by_value(const void *a, const void *b)
+{
+	const addr_t *x = a, *y = b;
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Is one of the sorted addresses in [start, end)? */
+static bool any_in(const addr_t *at, size_t n, addr_t start, addr_t end)
+{
+	size_t lo = 0, hi = n;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (at[mid] < start)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < n && at[lo] < end;
+}
+
+static struct str file_at(struct target *t, struct arena *a, addr_t at)
+{
+	const struct mapping *map = image_mapping_at(t->img, at);
+	const struct module *m = modules_at(t->mods, at); /* .bss is no file's mapping */
+	const struct blob path = map && map->path.len ? map->path : m ? m->path : (struct blob){ 0 };
+	return path.len ? str_base(str_from_bytes(a, path.p, path.len)) : (struct str){ 0 };
+}
+
+static void add_file(struct report *r, struct str file)
+{
+	for (size_t i = 0; i < r->input.lost.files.n; i++)
+		if (str_eq(r->input.lost.files.p[i], file))
+			return;
+	if (r->input.lost.files.n < FILES_MAX)
+		*vec_push(&r->input.lost.files) = file;
+}
+
+/* Without these nothing can be said of threads, so they are named first. */
+static bool matters(struct str file)
+{
+	return str_starts(file, "libpython") || str_starts(file, "python") || str_starts(file, "libc.so") || str_starts(file, "libc-");
+}
+
+void lost_find(struct target *t, struct report *r)
+{
+	const struct image_facts *f = image_facts(t->img);
+	const struct thread *th;
+	const size_t n = image_threads(t->img, &th);
+	CLEANUP(cleanup_free) addr_t *sp = xcalloc(n + 1, sizeof *sp);
+	size_t n_sp = 0;
+	uint8_t byte;
+	r->input.lost.segments = f->n_segments_lost;
+	r->input.lost.of_segments = f->n_segments;
+	for (size_t i = 0; i < n; i++) {
+		if (!th[i].regs.sp)
+			continue;
+		sp[n_sp++] = th[i].regs.sp;
+		r->input.lost.stacks += image_read(t->img, th[i].regs.sp, &byte, 1) < 0;
+	}
+	r->input.lost.of_stacks = n_sp;
+	qsort(sp, n_sp, sizeof *sp, by_value);
+	for (size_t i = 0; i < f->n_lost; i++) {
+		const struct lost *l = &f->lost[i];
+		if (any_in(sp, n_sp, l->start, l->end))
+			continue;
+		struct str file = file_at(t, r->arena, l->start);
+		if (file.len)
+			add_file(r, file);
+		else
+			r->input.lost.other++;
+	}
+}
+
+const char *lost_text(const struct report *r)
+{
+	struct sb b = { 0 };
+	const size_t n = r->input.lost.files.n;
+	size_t named = 0;
+	sb_printf(&b, "%zu of %zu", r->input.lost.segments, r->input.lost.of_segments);
+	if (!r->input.lost.segments)
+		goto out;
+	sb_printf(&b, " (thread stacks: %zu of %zu", r->input.lost.stacks, r->input.lost.of_stacks);
+	if (n)
+		sb_printf(&b, "; data of %zu file%s: ", n, n == 1 ? "" : "s");
+	for (int first = 1; first >= 0; first--) {
+		for (size_t i = 0; i < n && named < NAMED; i++) {
+			const struct str file = r->input.lost.files.p[i];
+			if (matters(file) != (first == 1))
+				continue;
+			sb_printf(&b, named++ ? ", " : "");
+			sb_str(&b, file);
+		}
+	}
+	sb_printf(&b, named < n ? ", ..." : "");
+	if (r->input.lost.other)
+		sb_printf(&b, "; heap and other memory: %zu segment%s", r->input.lost.other, r->input.lost.other == 1 ? "" : "s");
+	sb_char(&b, ')');
+out:;
+	struct str all = sb_take(&b, r->arena);
+	return str_c(r->arena, all);
+}
