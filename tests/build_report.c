@@ -376,7 +376,7 @@ static struct report *no_python(void)
 		t->name_from_kernel = true;
 		t->waits_in = i ? STR("futex") : STR("epoll_wait");
 	}
-	report_problem(r, P_NO_PYTHON, "core", (size_t)2, "no libpython and no _PyRuntime in it");
+	report_problem(r, P_NO_PYTHON, "core", (size_t)2, "no libpython and no _PyRuntime in it", "-e PROGRAM");
 	return r;
 }
 

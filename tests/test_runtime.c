@@ -280,8 +280,9 @@ static void wrongs(const struct layout *l, const char *config)
 		struct mapping *m = image_add_mapping(img); /* a sign of Python */
 		*m = (struct mapping){ .start = 0x1000, .end = 0x2000, .path = { (const uint8_t *)"/lib/libpython3.so", 18 } };
 		image_settle(img);
-		int rc = py_open(img, NULL, &(struct py_options){ .hint_runtime = build_hint(b), .python_version = l->version }, b->arena,
-				 &py, &err);
+		/* A version that is given by hand holds against whatever sys says, so not there. */
+		struct py_options opt = { .hint_runtime = build_hint(b), .python_version = i == WRONG_VERSION || i == WRONG_TYPE ? 0 : l->version };
+		int rc = py_open(img, NULL, &opt, b->arena, &py, &err);
 		/* The cookie and debug offsets tell the version without sys, as late in Py_Finalize. */
 		bool cookie = layout_has(l, F_PyDebugOffsets_cookie);
 		if ((i == WRONG_VERSION && cookie) || (i == WRONG_CODE && !cookie)) {

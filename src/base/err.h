@@ -27,7 +27,7 @@ enum {
 struct err {
 	int code;
 	char msg[512];  /* what: where, found, wanted; lower case, no full stop */
-	char why[256];  /* the cause, if it is known */
+	char why[1024]; /* the cause, if it is known */
 	char hint[256]; /* what to try */
 };
 

@@ -119,7 +119,7 @@ static uint32_t version_hex(const char *s)
 		part[n++] = (unsigned)v;
 		s = *end == '.' ? end + 1 : end;
 	}
-	return *s || n < 2 ? 0 : part[0] << 24 | part[1] << 16 | part[2] << 8 | 0xf0;
+	return *s || n < 2 ? 0 : part[0] << 24 | part[1] << 16 | (n == 3 ? part[2] << 8 | 0xf0 : 0);
 }
 
 static int read_layout(struct wish *w, const struct cli *c, const char *path)

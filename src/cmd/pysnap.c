@@ -192,41 +192,50 @@ static int no_python(pid_t pid, struct err *err)
 	return ERR_NOPYTHON;
 }
 
-/*
- * Is it CPython, and where is its runtime?  A Python that no layout fits is one all the same: it is snapshotted, and the
- * report will say what is not known.
- */
-static int python_of(const struct cli *c, pid_t pid, addr_t *hint, struct err *err)
+/* The runtime, with what is in memory only, or with the files that are mapped; what: how the first attempt names it. */
+static int runtime_of(const struct cli *c, pid_t pid, bool files, addr_t *hint, char *version_seen, struct err *err)
 {
 	struct image *img;
 	int code = image_attach(pid, &img, err);
 	if (code)
 		return code;
-	struct search where = { .no_files = true };
+	CLEANUP(cleanup_free) char *root = xasprintf("/proc/%d/root", (int)pid), *exe = xasprintf("/proc/%d/exe", (int)pid);
+	struct search where = { .no_files = !files, .sysroot = root, .exe = exe };
 	struct modules *mods = NULL;
 	CLEANUP(cleanup_arena) struct arena *a = arena_new();
 	struct py *py = NULL;
 	code = modules_open(img, &where, &mods, err);
 	if (!code)
-		code = py_open(img, mods, &(struct py_options){ 0 }, a, &py, err);
+		code = py_open(img, mods, &(struct py_options){ .version_seen = version_seen }, a, &py, err);
 	if (!code) {
 		*hint = py->runtime;
 		cli_note(c, "Python %s (found by: %s), runtime at 0x%llx", py->version_text, py->found_by, (unsigned long long)*hint);
-	} else if (code != ERR_UNSUPPORTED && mods) {
-		cli_note(c, "%s", err->msg);
+	} else {
+		cli_note(c, "%s", err->why[0] ? err->why : err->msg);
 		/* Python is there but not found to be alive: it may be starting up, or was changing while it was read. */
 		addr_t at;
 		static const char *const names[] = { "_PyRuntime", "PyInterpreterState_Head", "Py_Initialize" };
-		for (size_t i = 0; code && i < sizeof names / sizeof names[0]; i++)
+		for (size_t i = 0; mods && !version_seen[0] && i < sizeof names / sizeof names[0]; i++)
 			if (modules_symbol(mods, names[i], &at, NULL, NULL) == 0)
-				code = 0;
-	} else if (code == ERR_UNSUPPORTED) {
-		cli_note(c, "%s", err->msg);
-		code = 0;
+				snprintf(version_seen, 32, "?");
 	}
 	modules_close(mods);
 	image_close(img);
-	return code ? no_python(pid, err) : 0;
+	return code;
+}
+
+/*
+ * Is it CPython, and where is its runtime?  A Python that no layout fits is one all the same: it is snapshotted, and the
+ * report will say what is not known.  So is one whose runtime only thread pointers lead to, which cannot be read yet: a program that
+ * has Python linked into it exports nothing.
+ */
+static int python_of(const struct cli *c, pid_t pid, addr_t *hint, struct err *err)
+{
+	char seen[32] = "";
+	int code = runtime_of(c, pid, false, hint, seen, err);
+	if (code == ERR_NOPYTHON)
+		code = runtime_of(c, pid, true, hint, seen, err);
+	return !code || code == ERR_UNSUPPORTED || seen[0] ? 0 : no_python(pid, err);
 }
 
 /* -- what is said -- */

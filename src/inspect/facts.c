@@ -81,6 +81,18 @@ static void process_facts(struct target *t, struct report *r)
 	r->process.exe = executable(t);
 }
 
+static uint64_t thread_states(const struct py *py)
+{
+	struct walk interps = py_interps(py);
+	struct py_interp in;
+	struct py_thread th;
+	uint64_t n = 0;
+	while (py_next_interp(&interps, &in) == 1)
+		for (struct walk w = py_threads(py, &in); py_next_thread(&w, &th) == 1;)
+			n++;
+	return n;
+}
+
 static void python_facts(struct target *t, struct report *r)
 {
 	const struct py *py = t->py;
@@ -93,7 +105,8 @@ static void python_facts(struct target *t, struct report *r)
 		if (r->python.unread)
 			report_problem(r, P_NO_LAYOUT, t->py_err.msg);
 		else
-			report_problem(r, P_NO_PYTHON, r->input.kind, n, t->py_err.why[0] ? t->py_err.why : t->py_err.msg);
+			report_problem(r, P_NO_PYTHON, r->input.kind, n, t->py_err.why[0] ? t->py_err.why : t->py_err.msg,
+				       t->py_err.hint[0] ? t->py_err.hint : "-v shows what was searched");
 		return;
 	}
 	r->python.found = true;
@@ -114,6 +127,15 @@ static void python_facts(struct target *t, struct report *r)
 		report_problem(r, P_TABLE_OLDER, py->version_text, py->layout.name);
 	if (py->self_differ)
 		report_problem(r, P_SELF_DIFFERS, str_c(r->arena, str_printf(r->arena, "%u of %u fields of %s", py->self_differ, py->self_taken, py->layout.name)));
+
+	for (const struct py *other = py->other; other; other = other->other) {
+		/* One of the same version cannot be chosen. */
+		bool chosen = other->version >> 16 != py->version >> 16;
+		struct str hint = chosen ? str_printf(r->arena, "--python-version=%u.%u shows that one instead", other->version >> 24, other->version >> 16 & 255)
+					 : STR("");
+		report_problem(r, P_OTHER_PYTHON, other->version_text, (unsigned long long)(other->runtime ? other->runtime : other->interp_head),
+			       (unsigned long long)thread_states(other), str_c(r->arena, hint));
+	}
 
 	struct walk w = py_interps(py);
 	struct py_interp in;

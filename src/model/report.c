@@ -75,6 +75,6 @@ void report_problem(struct report *r, enum problem id, ...)
 		.code = problems[id].code,
 		.severity = problems[id].severity,
 		.message = message,
-		.hint = problems[id].hint ? text_of(r, both + text_len, (size_t)(len - text_len)) : (struct str){ 0 },
+		.hint = len > text_len ? text_of(r, both + text_len, (size_t)(len - text_len)) : (struct str){ 0 },
 	};
 }

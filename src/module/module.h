@@ -46,8 +46,13 @@ int modules_fetch_state(const struct modules *mods);
 /* An exported or local symbol, from the image's own dynamic symbols (PT_DYNAMIC), else the file's .symtab / .dynsym. ERR_ABSENT.
  * ret_size and how may be NULL; how is set to "dynamic" or "symbol". Searches the executable and modules whose name looks like libpython first. */
 int modules_symbol(struct modules *mods, const char *name, addr_t *ret, uint64_t *ret_size, const char **how) MUST_CHECK;
-/* A section of a module's file, by name (".PyRuntime"), where it is in memory; ERR_ABSENT. */
+/* The same, further definitions too, since a name may have several: *from is 0 before the first and belongs to the walk. */
+int modules_symbol_next(struct modules *mods, const char *name, size_t *from, addr_t *ret, uint64_t *ret_size, const char **how) MUST_CHECK;
+/* That of one module of the list. */
+int modules_symbol_of(struct modules *mods, const struct module *of, const char *name, addr_t *ret) MUST_CHECK;
+/* A section of a module's file, by name (".PyRuntime"), where it is in memory; ERR_ABSENT.  _next: as of symbols. */
 int modules_section(struct modules *mods, const char *name, addr_t *ret, uint64_t *ret_size) MUST_CHECK;
+int modules_section_next(struct modules *mods, const char *name, size_t *from, addr_t *ret, uint64_t *ret_size) MUST_CHECK;
 /* The name of the function at pc and the distance from its start; ERR_ABSENT.  The text lives until modules_close. */
 int modules_name(struct modules *mods, addr_t pc, struct str *ret, uint64_t *ret_offset) MUST_CHECK;
 

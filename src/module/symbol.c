@@ -399,33 +399,50 @@ static int by_table(struct mod *m, const char *name, size_t len, addr_t *ret, ui
 	return 0;
 }
 
-int modules_symbol(struct modules *mods, const char *name, addr_t *ret, uint64_t *ret_size, const char **how)
+int modules_symbol_next(struct modules *mods, const char *name, size_t *from, addr_t *ret, uint64_t *ret_size, const char **how)
 {
-	const size_t len = strlen(name), rest[3] = { 0, mods->n_first, mods->n };
+	const size_t len = strlen(name), first = 2 * mods->n_first, end = 2 * mods->n;
 	const uint32_t h = gnu_hash_of(name);
 	addr_t at = 0;
 	uint64_t size = 0;
 	if (!len || len >= MAX_NAME)
 		return ERR_ABSENT;
 	mods->steps = 0;
-	/* The two likely ones in both ways before all others. */
-	for (int part = 0; part < 2; part++) {
-		for (int way = 0; way < 2; way++) {
-			for (size_t i = rest[part]; i < rest[part + 1]; i++) {
-				struct mod *m = &mods->mod[mods->order[i]];
-				int rc = way == 0 ? by_dynamic(m, name, h, len, &at, &size) : by_table(m, name, len, &at, &size);
-				if (rc < 0)
-					continue;
-				*ret = at;
-				if (ret_size)
-					*ret_size = size;
-				if (how)
-					*how = way == 0 ? "dynamic" : "symbol";
-				return 0;
-			}
-		}
+	/* The two likely ones in both ways before all others: places 0 to first in two halves, then the rest in two. */
+	while (*from < end) {
+		const size_t place = (*from)++, part = place < first ? place : place - first;
+		const size_t half = place < first ? mods->n_first : mods->n - mods->n_first;
+		const bool file = part >= half;
+		struct mod *m = &mods->mod[mods->order[(place < first ? 0 : mods->n_first) + (file ? part - half : part)]];
+		int rc = file ? by_table(m, name, len, &at, &size) : by_dynamic(m, name, h, len, &at, &size);
+		if (rc < 0)
+			continue;
+		*ret = at;
+		if (ret_size)
+			*ret_size = size;
+		if (how)
+			*how = file ? "symbol" : "dynamic";
+		return 0;
 	}
 	return ERR_ABSENT;
+}
+
+int modules_symbol(struct modules *mods, const char *name, addr_t *ret, uint64_t *ret_size, const char **how)
+{
+	size_t from = 0;
+	return modules_symbol_next(mods, name, &from, ret, ret_size, how);
+}
+
+int modules_symbol_of(struct modules *mods, const struct module *of, const char *name, addr_t *ret)
+{
+	const size_t len = strlen(name);
+	struct mod *m = &mods->mod[of - mods->pub];
+	uint64_t size = 0;
+	if (!len || len >= MAX_NAME)
+		return ERR_ABSENT;
+	mods->steps = 0;
+	int rc = by_dynamic(m, name, gnu_hash_of(name), len, ret, &size);
+	return rc < 0 ? by_table(m, name, len, ret, &size) : rc;
 }
 
 static int section_in(struct mod *m, const char *name, addr_t *ret, uint64_t *ret_size)
@@ -455,12 +472,18 @@ static int section_in(struct mod *m, const char *name, addr_t *ret, uint64_t *re
 	return ERR_ABSENT;
 }
 
-int modules_section(struct modules *mods, const char *name, addr_t *ret, uint64_t *ret_size)
+int modules_section_next(struct modules *mods, const char *name, size_t *from, addr_t *ret, uint64_t *ret_size)
 {
-	for (size_t i = 0; i < mods->n; i++)
-		if (section_in(&mods->mod[mods->order[i]], name, ret, ret_size) == 0)
+	while (*from < mods->n)
+		if (section_in(&mods->mod[mods->order[(*from)++]], name, ret, ret_size) == 0)
 			return 0;
 	return ERR_ABSENT;
+}
+
+int modules_section(struct modules *mods, const char *name, addr_t *ret, uint64_t *ret_size)
+{
+	size_t from = 0;
+	return modules_section_next(mods, name, &from, ret, ret_size);
 }
 
 /* ---- names by address */

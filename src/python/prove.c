@@ -174,7 +174,10 @@ static int prove_version(struct py *py, addr_t interp, const struct known_versio
 	uint32_t version = sys_hexversion(py, interp);
 	bool sys = version != 0, exact = sys;
 
-	if (!version && known->version) { /* sys is cleared late in Py_Finalize */
+	const bool agrees = sys && same_minor(version, py->layout.version);
+
+	/* sys is cleared late in Py_Finalize; and a user may know better. */
+	if (known->version && (!version || (known->forced && (known->exact || !same_minor(version, known->version))))) {
 		version = known->version;
 		exact = known->exact;
 	}
@@ -192,7 +195,7 @@ static int prove_version(struct py *py, addr_t interp, const struct known_versio
 		return sys ? refuse(ret, PROOF_VERSION, "sys.hexversion says %s", text)
 			   : refuse(ret, PROOF_VERSION, "sys has no hexversion, and this seems to be %s", text);
 	}
-	*sure = sys && same_minor(version, py->layout.version);
+	*sure = agrees;
 	py->version = version;
 	py->version_exact = exact;
 	snprintf(py->version_text, sizeof py->version_text, "%s", text);

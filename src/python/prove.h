@@ -21,6 +21,7 @@ struct proof {
 struct known_version {
 	uint32_t version;    /* PY_VERSION_HEX */
 	bool exact;          /* false: major and minor only */
+	bool forced;         /* by the user: whatever the process says */
 	char text[32];
 };
 

@@ -28,8 +28,8 @@ struct py {
 	uint32_t version;         /* full PY_VERSION_HEX as the process says (sys.hexversion, Py_Version or debug offsets) */
 	bool version_exact;       /* false: taken from the layout */
 	char version_text[32];    /* "3.12.1", "3.14.0rc2" */
-	const char *found_by;     /* "hint", "symbol", "section", "dynamic", "cookie", "code" (PyInterpreterState_Head), "search" (thread
-				     pointers), "salvage" */
+	const char *found_by;     /* "hint", "symbol", "section", "dynamic" (symbols in the image), "cookie", "head_code" (instructions of
+				     PyInterpreterState_Head), "search" (thread pointers), "salvage" */
 	bool free_threaded, debug_build;
 	unsigned self_taken, self_differ; /* fields from _Py_DebugOffsets, and those that disagree with the table */
 	bool table_older;         /* the newest table is older than this version; its own debug offsets are used */
@@ -40,13 +40,14 @@ struct py {
 	size_t n_salvaged;
 	const struct py_tid *by_tls, *by_sp, *by_tid; /* the image's threads, sorted by thread pointer (where known), by sp, by tid */
 	size_t n_by_tls, n_by_tid; /* n_by_tid: of by_sp too */
+	struct py *other;         /* another one that is alive in the same process; NULL */
 };
 struct py_salvaged { addr_t interp, thread; };
 struct py_tid { addr_t at, tls; pid_t tid; };
 
 /* Overrules: python_version 0 and layout_text NULL when not given. */
 struct py_options {
-	uint32_t python_version;
+	uint32_t python_version;  /* the low 16 bits 0: whatever release of that minor version */
 	struct str layout_text;   /* --layout FILE's content */
 	addr_t hint_runtime;      /* try this first; verified like any other */
 	char *version_seen;       /* 32 bytes or NULL: the version ("3.9.18", "3.13") of a Python that no layout fits */

@@ -97,7 +97,12 @@ static bool elf_data(const struct image *img, const struct segment *seg)
 		else
 			hi = mid;
 	}
-	return lo > 0 && list[lo - 1].path.len > 0 && list[lo - 1].path.p[0] == '/' && list[lo - 1].end >= seg->start;
+	/* A process and a snapshot list the bss as a mapping of its own, without a path. */
+	if (lo > 1 && !list[lo - 1].path.len && list[lo - 2].end == list[lo - 1].start && list[lo - 1].start <= seg->start)
+		lo--;
+	else if (lo > 0 && list[lo - 1].end < seg->start)
+		return false;
+	return lo > 0 && list[lo - 1].path.len > 0 && list[lo - 1].path.p[0] == '/';
 }
 
 /* Calls got for consecutive pieces of every writable segment of the kind; pieces start at multiples of 8. */

@@ -1,0 +1,132 @@
+/* Why no Python was found, or no layout fits the one that is there: what was tried, what became of it, what would help. */
+#include <string.h>
+
+#include "python/opening.h"
+#include "python/version.h"
+
+/* A version that there is a table for, and under it no candidate has an interpreter at all, be it release or debug build. */
+static bool no_interpreter(const struct opening *o)
+{
+	unsigned known[2] = { 0 }, some[2] = { 0 };
+
+	for (size_t i = 0; i < o->n_tries; i++) {
+		bool debug = config_has(o->tries[i].config, 'd');
+		if (o->tries[i].version >> 16 != o->known.version >> 16)
+			continue;
+		if (o->tries[i].best.stage >= PROOF_THREAD)
+			return false;
+		known[debug]++;
+		some[debug] += o->tries[i].best.stage > PROOF_NOTHING;
+	}
+	return ((known[0] && !some[0]) || (known[1] && !some[1])) && o->self.stage == PROOF_NOTHING;
+}
+
+/* The candidate of the version that this is, when all that speaks against it is that memory is missing; NULL. */
+static const struct proof *not_captured(const struct opening *o)
+{
+	if (o->self.fault)
+		return &o->self;
+	for (size_t i = 0; i < o->n_tries; i++)
+		if (o->tries[i].version >> 16 == o->known.version >> 16 && o->tries[i].best.fault)
+			return &o->tries[i].best;
+	return NULL;
+}
+
+/* The nearest candidate of the version that this is, when all that speaks against it is that it is not all there; NULL. */
+static const struct proof *half_made(const struct opening *o)
+{
+	const struct proof *best = &o->self;
+
+	for (size_t i = 0; i < o->n_tries; i++)
+		if (o->tries[i].version >> 16 == o->known.version >> 16 && o->tries[i].best.stage > best->stage)
+			best = &o->tries[i].best;
+	return best->half ? best : NULL;
+}
+
+/* Each way and what became of it. */
+static void ways(const struct opening *o, struct sb *ret)
+{
+	static const char *const name[WAY_COUNT] = { [WAY_SYMBOL] = "symbols", [WAY_SECTION] = "section .PyRuntime",
+		[WAY_HEAD_CODE] = "instructions", [WAY_COOKIE] = "cookie of 3.13 and later", [WAY_SEARCH] = "thread pointers",
+		[WAY_SALVAGE] = "what is left of a cut file" };
+
+	for (size_t i = 0; i < WAY_COUNT; i++)
+		if (o->tried[i][0])
+			sb_printf(ret, "%s%s: %s", ret->len ? "; " : "", name[i], o->tried[i]);
+}
+
+/* The cause as it is, and what was tried. */
+static int not_found(const struct opening *o, struct err *err, const char *msg, const char *why)
+{
+	CLEANUP(cleanup_sb) struct sb tried = { 0 };
+
+	ways(o, &tried);
+	err_set(err, ERR_NOPYTHON, "%s", msg);
+	err_why(err, "%s%s%.*s%s", why, *why ? " (" : "", (int)tried.len, tried.s ? tried.s : "", *why ? ")" : "");
+	if (image_facts(o->img)->truncated)
+		return err_hint(err, "a core that is not cut off: ulimit -c unlimited, and let it crash again");
+	if (image_facts(o->img)->kind == IMAGE_LIVE)
+		return err_hint(err, "pgrep -af python");
+	return err_hint(err, "-e PROGRAM or --sysroot DIR, with the files that ran and their symbols; --layout FILE for a Python of another make");
+}
+
+int failure_say(struct opening *o, char *version_seen, struct err *err)
+{
+	char text[160];
+
+	/* The version for the message. */
+	if (!o->known.exact && o->said.exact)
+		o->known = o->said;
+	if (version_from_text(o->img, &o->known))
+		o->sign = true;
+	if (version_seen)
+		snprintf(version_seen, 32, "%s", o->known.text);
+	if (!o->sign)
+		return not_found(o, err, "found no CPython", "");
+	if (no_interpreter(o)) {
+		if (image_facts(o->img)->truncated)
+			snprintf(text, sizeof text, "Python %s is mapped, but its runtime is cut off, and no thread state could be proved in what is left",
+				 o->known.text);
+		else
+			snprintf(text, sizeof text, "Python %s is mapped, but has no interpreter: this was before Py_Initialize or after Py_Finalize, "
+				 "or Python's data was left out", o->known.text);
+		return not_found(o, err, "found no Python interpreter", text);
+	}
+	const struct proof *cut = not_captured(o);
+	if (cut) {
+		err_set(err, ERR_NOPYTHON, "found no Python interpreter that can be read");
+		return err_why(err, "Python %s is there, but %s", o->known.text, cut->why);
+	}
+	const struct proof *half = half_made(o);
+	if (half) {
+		static const char *const is[] = { [PHASE_STARTING] = "is starting", [PHASE_ENDING] = "is ending", [PHASE_EITHER] = "is starting or ending" };
+		static const char *const when[] = { [PHASE_STARTING] = " yet", [PHASE_ENDING] = " any more", [PHASE_EITHER] = "" };
+		err_set(err, ERR_NOPYTHON, "found no Python interpreter that can be read");
+		return err_why(err, "Python %s %s: its interpreter has no %s%s", o->known.text, is[half->phase], half->half, when[half->phase]);
+	}
+	/* The nearest misses first: they tell most, and the list may be cut. */
+	CLEANUP(cleanup_sb) struct sb tried = { 0 };
+	for (int stage = PROOF_DONE; stage >= PROOF_NOTHING; stage--) {
+		if (o->self_name[0] && o->self.stage == stage)
+			sb_printf(&tried, "%s: %s; ", o->self_name, o->self.why);
+		for (size_t i = 0; i < o->n_tries; i++) {
+			const struct proof *p = &o->tries[i].best;
+			if (p->stage != stage || !try_ready(&o->tries[i]))
+				continue;
+			if (tried.len > 380) {
+				sb_printf(&tried, "...; ");
+				stage = PROOF_NOTHING;
+				break;
+			}
+			sb_printf(&tried, "%s: %s; ", o->tries[i].layout.name, p->why[0] ? p->why : "no runtime found");
+		}
+	}
+	if (tried.len > 2)
+		tried.len -= 2;
+	else
+		sb_printf(&tried, "no table for %s", abi_name(image_abi(o->img)));
+	err_set(err, ERR_UNSUPPORTED, "no layout fits this Python%s%s (tried: %.*s)", o->known.text[0] ? " " : "", o->known.text,
+		(int)tried.len, tried.s);
+	return err_hint(err, "--layout FILE, or a newer pyanalyze");
+}
+
