@@ -116,9 +116,12 @@ struct natives *natives_new(struct target *t, struct report *r)
 	n->arena = t->arena;
 	if (native_finish(t->native, &n->records, &err) < 0)
 		report_problem(r, P_NATIVE_FAILED, err.msg);
+	/* Its data: the runtime, before 3.7 its types.  A second libpython of the process is not meant. */
 	addr_t at;
-	n->eval_default = modules_symbol(t->mods, "_PyEval_EvalFrameDefault", &at, NULL, NULL) == 0;
-	n->interpreter = t->py && t->py->runtime ? modules_at(t->mods, t->py->runtime) : NULL;
+	if (t->py)
+		n->interpreter = modules_at(t->mods, t->py->runtime ? t->py->runtime : t->py->types.type);
+	n->eval_default = n->interpreter ? modules_symbol_of(t->mods, n->interpreter, "_PyEval_EvalFrameDefault", &at) == 0
+					 : modules_symbol(t->mods, "_PyEval_EvalFrameDefault", &at, NULL, NULL) == 0;
 	if (!n->interpreter && n->eval_default)
 		n->interpreter = modules_at(t->mods, at);
 	return n;
@@ -244,7 +247,8 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 	if (e->ffi && !name.len && module_is(m, "libffi."))
 		for (size_t i = 0; i < e->n; i++)
 			list[i]->plumbing = PLUMBING_FOLDED;
-	e->eval = name.len && (str_starts(name, "_PyEval_EvalFrameDefault") || (!n->eval_default && str_starts(name, "PyEval_EvalFrameEx")));
+	e->eval = name.len && (!n->interpreter || e->interpreter) &&
+		  (str_starts(name, "_PyEval_EvalFrameDefault") || (!n->eval_default && str_starts(name, "PyEval_EvalFrameEx")));
 	HASH_ADD(hh, n->pcs, key, sizeof e->key, e);
 	return e;
 }
@@ -291,7 +295,7 @@ static void runs_by_entry(struct natives *n, const struct native_python *py, siz
  * call, in the thread state (Python/ceval.c, Python/pystate.c).  3.11's says which frame it runs, so each finds its run; 3.10's
  * do not, and have to be as many as the frames.
  */
-static void anchor_cframes(struct natives *n, addr_t state, const struct native_python *py, size_t n_py)
+static void anchor_cframes(struct natives *n, size_t from, addr_t state, const struct native_python *py, size_t n_py)
 {
 	const struct py *p = n->t->py;
 	addr_t at, root = 0, frame;
@@ -299,25 +303,27 @@ static void anchor_cframes(struct natives *n, addr_t state, const struct native_
 		return;
 	const bool told = HAS(p, PyCFrame, current_frame);
 	(void)!READ(p, state, PyThread, root_cframe, &root);
-	if (!n->runs.n)
+	struct merge_run *const runs = n->runs.p + from; /* of this state */
+	const size_t n_runs = n->runs.n - from;
+	if (!n_runs)
 		return;
 	if (!told) {
 		struct VEC(addr_t) list = { 0 };
-		for (; at && at != root && list.n <= n->runs.n + 1; at = frame) {
+		for (; at && at != root && list.n <= n_runs + 1; at = frame) {
 			*vec_push(&list) = at;
 			if (READ(p, at, PyCFrame, previous, &frame) < 0)
 				break;
 		}
-		if (list.n == n->runs.n || list.n == n->runs.n + 1) {
-			size_t extra = list.n - n->runs.n;
-			for (size_t r = 0; r < n->runs.n; r++)
-				n->runs.p[r].at = list.p[r + extra];
+		if (list.n == n_runs || list.n == n_runs + 1) {
+			size_t extra = list.n - n_runs;
+			for (size_t r = 0; r < n_runs; r++)
+				runs[r].at = list.p[r + extra];
 		}
 		vec_free(&list);
 		return;
 	}
 	/* Both are in the same order; one cframe at most belongs to no frame that was walked: the oldest, or one just left. */
-	size_t k = 0, r = 0, end = n->runs.p[0].n;
+	size_t k = 0, r = 0, end = runs[0].n;
 	for (unsigned missed = 0; at && at != root && missed <= 2;) {
 		if (READ(p, at, PyCFrame, current_frame, &frame) < 0)
 			return;
@@ -328,12 +334,12 @@ static void anchor_cframes(struct natives *n, addr_t state, const struct native_
 			missed++;
 		} else {
 			k = here + 1;
-			while (r < n->runs.n && here >= end)
-				end += ++r < n->runs.n ? n->runs.p[r].n : 0;
-			if (r == n->runs.n)
+			while (r < n_runs && here >= end)
+				end += ++r < n_runs ? runs[r].n : 0;
+			if (r == n_runs)
 				return;
-			if (!n->runs.p[r].at)
-				n->runs.p[r].at = at;
+			if (!runs[r].at)
+				runs[r].at = at;
 		}
 		if (READ(p, at, PyCFrame, previous, &at) < 0)
 			return;
@@ -342,7 +348,7 @@ static void anchor_cframes(struct natives *n, addr_t state, const struct native_
 
 static void runs_of(struct natives *n, addr_t state, const struct native_python *py, size_t n_py)
 {
-	n->runs.n = 0;
+	const size_t from = n->runs.n;
 	if (!n_py)
 		return;
 	enum { NO_SHIMS = 255 }; /* formats/cpython.traits */
@@ -351,7 +357,7 @@ static void runs_of(struct natives *n, addr_t state, const struct native_python 
 	} else {
 		runs_by_entry(n, py, n_py);
 		if (HAS(n->t->py, PyThread, cframe) && state)
-			anchor_cframes(n, state, py, n_py);
+			anchor_cframes(n, from, state, py, n_py);
 	}
 }
 
@@ -431,8 +437,8 @@ static void jit_evaluates(struct natives *n, size_t n_items)
 	}
 }
 
-void natives_stack(struct natives *n, size_t index, addr_t state, const struct native_python *py, size_t n_py, bool broken,
-		   struct report_thread *th, struct native_list *out)
+void natives_stack(struct natives *n, size_t index, const struct native_part *parts, size_t n_parts, const struct native_python *py, size_t n_py,
+		   bool broken, struct report_thread *th, struct native_list *out)
 {
 	const struct native_records *rec = n->records;
 	const bool has = index < rec->n_threads && rec->has[index];
@@ -456,7 +462,9 @@ void natives_stack(struct natives *n, size_t index, addr_t state, const struct n
 			*vec_push(out) = n->python.p[i];
 		return;
 	}
-	runs_of(n, state, py, n_py);
+	n->runs.n = 0;
+	for (size_t i = 0; i < n_parts; i++)
+		runs_of(n, parts[i].state, py + parts[i].first, parts[i].n);
 	size_t n_items = 0, room = n->native.n + n->python.n;
 	while (n->items.n < room)
 		vec_push(&n->items);

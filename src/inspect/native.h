@@ -20,11 +20,13 @@ struct native_python {
 	bool entry;
 };
 struct native_list VEC(const struct report_frame *);
+/* Those of one thread state; a thread may have several, which run inside each other. */
+struct native_part { addr_t state; size_t first, n; };
 /*
- * The stack of the image's thread `index`, innermost first, onto out: native frames with py's, innermost first, among them.
- * state: its thread state, 0 if none.  broken: Python's walk ended early.  Fills th->unmatched and th->native_broken.
+ * The stack of the image's thread `index`, innermost first, onto out: native frames with py's among them.  parts, and what of py is
+ * theirs, are innermost first too.  broken: Python's walk ended early.  Fills th->unmatched and th->native_broken.
  */
-void natives_stack(struct natives *n, size_t index, addr_t state, const struct native_python *py, size_t n_py, bool broken,
-		   struct report_thread *th, struct native_list *out);
+void natives_stack(struct natives *n, size_t index, const struct native_part *parts, size_t n_parts, const struct native_python *py, size_t n_py,
+		   bool broken, struct report_thread *th, struct native_list *out);
 
 #endif

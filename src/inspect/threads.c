@@ -23,7 +23,7 @@ struct code_entry {
 	UT_hash_handle hh;
 };
 struct frame_entry {
-	struct { addr_t code; int64_t lasti; } key;
+	struct { addr_t code; int64_t lasti, interpreter; } key;
 	struct report_frame *frame;
 	bool broken;    /* its code object, or its name, cannot be read */
 	UT_hash_handle hh;
@@ -36,7 +36,18 @@ struct name_entry {
 struct tid_entry {
 	pid_t tid;
 	size_t image, report; /* index + 1; 0: none */
+	size_t first, last;   /* of its states, index + 1; 0: none */
+	bool runs, unplaced;  /* one of them has frames; and its place on the stack is not known */
 	UT_hash_handle hh;
+};
+/* A thread state, and the next one of the same thread. */
+struct state {
+	struct py_thread th;
+	size_t interp;        /* index in the report */
+	size_t next;          /* index + 1; 0: none */
+	bool chained;         /* it stands in another one's report_thread */
+	bool placed, runs;    /* placed: runs and place are known */
+	addr_t place;         /* of its innermost evaluation on the C stack; 0: not known, or it has no frames */
 };
 
 struct collect {
@@ -48,7 +59,9 @@ struct collect {
 	struct name_entry *names;
 	struct tid_entry *tids;
 	struct native_list stack;
+	struct VEC(struct state) states;  /* interpreter by interpreter, the oldest first */
 	struct VEC(struct native_python) python; /* of one thread, innermost first, shims too */
+	struct VEC(struct native_part) parts;    /* of them */
 	struct natives *natives; /* NULL: native stacks were not asked for */
 	size_t n_threads, n_stale;
 	struct { uint64_t n; int64_t tid; struct str what; } broken; /* frames whose code cannot be read, the first one's thread and text */
@@ -91,10 +104,10 @@ static struct str no_code(struct arena *a, const struct py_frame *f)
 	return str_printf(a, "<code 0x%llx: %s>", (unsigned long long)f->stands, err_word(f->no_code));
 }
 
-static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f)
+static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f, int64_t interpreter)
 {
 	/* Those without code are told apart by what stands there, or by themselves. */
-	struct frame_entry *e, key = { .key = { f->code ? f->code : f->stands ? f->stands : f->addr, f->no_code ? -2 : f->lasti } };
+	struct frame_entry *e, key = { .key = { f->code ? f->code : f->stands ? f->stands : f->addr, f->no_code ? -2 : f->lasti, interpreter } };
 	HASH_FIND(hh, c->frames, &key.key, sizeof key.key, e);
 	if (e)
 		return e;
@@ -105,6 +118,7 @@ static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f)
 
 	struct report_frame *out = e->frame;
 	out->python = true;
+	out->interpreter = interpreter;
 	out->code = key.key.code;
 	out->at = (struct report_position){ -1, -1, -1, -1 };
 	if (f->no_code) {
@@ -163,33 +177,45 @@ static void put_stack(struct collect *c, struct report_thread *out)
 	out->n_frames = c->stack.n;
 }
 
-/* Native frames too, if any are known of the image's thread `image` (index + 1; 0: none). */
-static void stack_of(struct collect *c, const struct py_thread *th, size_t image, struct report_thread *out)
+/* The Python frames of one thread state, onto c->python. What the walk ended with. */
+static int frames_of(struct collect *c, const struct state *st, uint64_t *shown, struct report_thread *out)
 {
-	struct walk w = py_frames(c->t->py, th->frame);
+	struct walk w = py_frames(c->t->py, st->th.frame);
+	struct native_part part = { .state = st->th.addr, .first = c->python.n };
 	struct py_frame f;
 	int rc = 0;
-	c->python.n = 0;
-	uint64_t shown = 0;
-	while (shown < c->lim->frames && (rc = py_next_frame(&w, &f)) > 0) {
-		struct frame_entry *e = f.shim ? NULL : frame_of(c, &f);
+	while (*shown < c->lim->frames && (rc = py_next_frame(&w, &f)) > 0) {
+		struct frame_entry *e = f.shim ? NULL : frame_of(c, &f, c->r->interps.p[st->interp].id);
 		*vec_push(&c->python) = (struct native_python){ e ? e->frame : NULL, f.addr, f.entry };
-		shown += !f.shim;
+		*shown += !f.shim;
 		if (e && e->broken && !c->broken.n++) {
 			c->broken.tid = out->tid;
 			c->broken.what = e->frame->function;
 		}
 	}
-	out->active = shown > 0;
+	part.n = c->python.n - part.first;
+	*vec_push(&c->parts) = part;
 	if (rc < 0) {
 		out->broken = why_broken(c, rc, w.next);
-		report_problem(c->r, P_FRAMES_BROKEN, (long long)out->tid, str_c(c->r->arena, out->broken), (unsigned long long)shown);
+		report_problem(c->r, P_FRAMES_BROKEN, (long long)out->tid, str_c(c->r->arena, out->broken), (unsigned long long)*shown);
 	} else if (rc > 0) {
-		report_problem(c->r, P_FRAMES_LIMIT, (long long)out->tid, (unsigned long long)shown);
+		report_problem(c->r, P_FRAMES_LIMIT, (long long)out->tid, (unsigned long long)*shown);
 	}
+	return rc;
+}
+
+/* Of states[0..n), innermost first.  Native frames too, if any are known of the image's thread `image` (index + 1; 0: none). */
+static void stack_of(struct collect *c, const struct state *const *states, size_t n, size_t image, struct report_thread *out)
+{
+	bool broken = false;
+	uint64_t shown = 0;
+	c->python.n = c->parts.n = 0;
+	for (size_t i = 0; i < n; i++)
+		broken |= frames_of(c, states[i], &shown, out) != 0;
+	out->active = shown > 0;
 	c->stack.n = 0;
 	if (c->natives && image) {
-		natives_stack(c->natives, image - 1, th->addr, c->python.p, c->python.n, rc != 0, out, &c->stack);
+		natives_stack(c->natives, image - 1, c->parts.p, c->parts.n, c->python.p, c->python.n, broken, out, &c->stack);
 	} else {
 		for (size_t i = 0; i < c->python.n; i++)
 			if (c->python.p[i].frame)
@@ -250,70 +276,195 @@ static struct tid_entry *tid_entry(struct collect *c, pid_t tid)
 	return e;
 }
 
-static void interp_threads(struct collect *c, const struct py_interp *in, bool have_main, uint64_t main_ident)
+/* An interpreter and its thread states, the oldest first as the report has them. */
+static void take_interp(struct collect *c, const struct py_interp *in, size_t nth)
 {
 	const struct py *py = c->t->py;
-	const struct thread *native;
-	image_threads(c->t->img, &native);
 	struct walk w = py_threads(py, in);
 	struct py_thread th;
-	struct VEC(struct py_thread) list = { 0 }; /* the list's order is newest first; the report's is oldest first */
+	struct VEC(struct py_thread) list = { 0 };
 	int rc = 0;
-	while (c->n_threads + list.n < c->lim->threads && (rc = py_next_thread(&w, &th)) > 0)
+	while (c->states.n + list.n < c->lim->threads && (rc = py_next_thread(&w, &th)) > 0)
 		*vec_push(&list) = th;
+	int64_t id = HAS(py, PyInterp, id) ? in->id : (int64_t)nth;
 	if (rc < 0)
-		report_problem(c->r, P_THREADS_BROKEN, (long long)in->id, rc == ERR_CORRUPT ? "loops or cannot be right" : err_word(rc), (unsigned long long)list.n);
+		report_problem(c->r, P_THREADS_BROKEN, (long long)id, rc == ERR_CORRUPT ? "loops or cannot be right" : err_word(rc), (unsigned long long)list.n);
 	else if (rc > 0)
 		report_problem(c->r, P_THREADS_LIMIT, (unsigned long long)c->lim->threads);
-
-	struct report_interp *ri = vec_push(&c->r->interps);
-	*ri = (struct report_interp){ in->id, in->main, in->gil_known, in->gil_locked, -1 };
+	*vec_push(&c->r->interps) = (struct report_interp){ id, in->main, in->gil_known, in->gil_locked, -1 };
 	py_find_starting(py, list.p, list.n);
-	for (size_t i = list.n; i-- > 0;) {
-		th = list.p[i];
-		struct report_thread *out = vec_push(&c->r->threads);
-		size_t index = c->r->threads.n - 1;
-		out->tid = th.tid ? th.tid : -1;
-		out->python_id = th.ident;
-		out->interpreter = in->id;
-		out->state = th.addr;
-		out->has_python = true;
-		out->stale = th.stale;
-		out->holds_gil = th.holds_gil;
-		out->starting = th.starting;
-		out->main = in->main && have_main && th.ident == main_ident && !th.starting;
-		c->n_stale += th.stale;
-		if (th.holds_gil)
-			c->r->interps.p[c->r->interps.n - 1].gil_holder_tid = out->tid;
-		struct name_entry *name = NULL;
-		if (!th.starting)
-			HASH_FIND(hh, c->names, &th.ident, sizeof th.ident, name);
-		if (name)
-			out->name = name->name;
-		struct tid_entry *e = th.tid ? tid_entry(c, th.tid) : NULL;
-		/*
-		 * A further interpreter's state names the thread that made it, whoever runs it.  From 3.10 on src/python finds
-		 * the right one by the C frame; before, all that is known is that this state has frames.
-		 */
-		bool unsure = !in->main && th.frame && e && e->report && !HAS(py, PyThread, cframe) && !HAS(py, PyThread, current_frame);
-		if (unsure) {
-			out->again = true;
+	for (size_t i = list.n; i-- > 0;)
+		*vec_push(&c->states) = (struct state){ .th = list.p[i], .interp = nth };
+	vec_free(&list);
+}
+
+enum { PLACE_FRAMES = 100000 }; /* of one state looked at; a run of the evaluation loop that has more is not placed */
+
+/*
+ * Where on the C stack its innermost evaluation lies: 3.10 to 3.12 keep a C frame there, from 3.12 on what ends a run of frames
+ * does.  Only asked of a thread that has several states.
+ */
+static void place_state(const struct py *py, struct state *st)
+{
+	addr_t at, root = 0, base = 0;
+	if (st->placed)
+		return;
+	st->placed = true;
+	const bool by_cframe = READ(py, st->th.addr, PyThread, cframe, &at) == 0;
+	(void)!READ(py, st->th.addr, PyThread, base_frame, &base);
+	struct walk w = py_frames(py, st->th.frame);
+	struct py_frame f;
+	int rc = 1;
+	for (unsigned n = 0; n < PLACE_FRAMES && !(st->runs && (st->place || by_cframe)) && (rc = py_next_frame(&w, &f)) > 0; n++) {
+		st->runs |= !f.shim;
+		if (f.shim && !st->place && f.addr != base)
+			st->place = f.addr;
+	}
+	st->runs |= rc < 0;
+	if (!st->runs)
+		st->place = 0;
+	else if (by_cframe)
+		st->place = READ(py, st->th.addr, PyThread, root_cframe, &root) == 0 && at == root ? 0 : at;
+}
+
+/*
+ * A further interpreter's state names the thread that made it, whoever runs it.  From 3.10 on src/python finds the right one by
+ * the C frame; before, all that is known is that this state has frames.
+ */
+static bool runner_unsure(const struct collect *c, const struct state *st, const struct tid_entry *e)
+{
+	const struct py *py = c->t->py;
+	return !c->r->interps.p[st->interp].main && st->th.frame && e && e->first && !HAS(py, PyThread, cframe) && !HAS(py, PyThread, current_frame);
+}
+
+/*
+ * States of one thread become one stack: those that run Python by their places on it.  A state whose place is not known while
+ * another one runs stands by itself.
+ */
+static void chain_states(struct collect *c)
+{
+	const struct py *py = c->t->py;
+	for (size_t i = 0; i < c->states.n; i++) {
+		struct state *st = &c->states.p[i];
+		struct tid_entry *e = st->th.tid ? tid_entry(c, st->th.tid) : NULL;
+		if (!e || !e->image || runner_unsure(c, st, e))
+			continue;
+		if (!e->first) {
+			e->first = e->last = i + 1;
+			continue;
+		}
+		if (e->first == e->last) {
+			struct state *one = &c->states.p[e->first - 1];
+			place_state(py, one);
+			e->runs = one->runs;
+			e->unplaced = one->runs && !one->place;
+		}
+		place_state(py, st);
+		if (st->runs && e->runs && (e->unplaced || !st->place))
+			continue;
+		e->runs |= st->runs;
+		e->unplaced |= st->runs && !st->place;
+		c->states.p[e->last - 1].next = i + 1;
+		e->last = i + 1;
+		st->chained = true;
+	}
+}
+
+struct placed { bool runs; addr_t at; size_t order; const struct state *st; };
+
+/* Innermost first: stacks grow to lower addresses; those that run nothing are outside. */
+static int placed_order(const void *a, const void *b)
+{
+	const struct placed *x = a, *y = b;
+	if (x->runs != y->runs)
+		return x->runs ? -1 : 1;
+	if (x->at != y->at)
+		return x->at < y->at ? -1 : 1;
+	return x->order > y->order ? -1 : x->order < y->order;
+}
+
+static void take_thread(struct collect *c, size_t first, bool have_main, uint64_t main_ident)
+{
+	const struct state *st = &c->states.p[first];
+	struct VEC(struct placed) chain = { 0 };
+	for (size_t k = first + 1; k; k = c->states.p[k - 1].next) {
+		const struct state *s = &c->states.p[k - 1];
+		*vec_push(&chain) = (struct placed){ s->runs, s->place, chain.n, s };
+	}
+	qsort(chain.p, chain.n, sizeof *chain.p, placed_order);
+
+	struct report_thread *out = vec_push(&c->r->threads);
+	size_t index = c->r->threads.n - 1;
+	struct tid_entry *e = st->th.tid ? tid_entry(c, st->th.tid) : NULL;
+	out->tid = st->th.tid ? st->th.tid : -1;
+	out->python_id = st->th.ident;
+	out->state = chain.p[0].st->th.addr;
+	out->has_python = true;
+	out->stale = st->th.stale;
+	out->starting = st->th.starting;
+	c->n_stale += st->th.stale;
+	int64_t *ids = arena_alloc(c->r->arena, chain.n * sizeof *ids);
+	const struct state **inner = arena_alloc(c->t->arena, chain.n * sizeof *inner);
+	for (size_t i = 0; i < chain.n; i++) {
+		const struct report_interp *in = &c->r->interps.p[chain.p[i].st->interp];
+		inner[i] = chain.p[i].st;
+		ids[chain.n - 1 - i] = in->id;
+		out->holds_gil |= inner[i]->th.holds_gil;
+		out->main |= in->main && have_main && inner[i]->th.ident == main_ident && !inner[i]->th.starting;
+	}
+	out->interpreters = ids;
+	out->n_interpreters = chain.n;
+	out->interpreter = chain.p[0].runs ? ids[chain.n - 1] : ids[0];
+	vec_free(&chain);
+	struct name_entry *name = NULL;
+	if (!st->th.starting)
+		HASH_FIND(hh, c->names, &st->th.ident, sizeof st->th.ident, name);
+	if (name)
+		out->name = name->name;
+	if (e && e->image && e->first != first + 1) { /* a further state of a thread that is there already */
+		out->again = true;
+		if (runner_unsure(c, st, e)) {
 			out->tid = -1;
 			out->name = (struct str){ 0 };
-			report_problem(c->r, P_INTERP_THREAD, (long long)in->id);
+			report_problem(c->r, P_INTERP_THREAD, (long long)out->interpreter);
 			e = NULL;
 		}
-		if (e && e->image) {
-			native_facts(c, &native[e->image - 1], out);
-			out->image = e->image;
-			out->again = e->report != 0;
-			if (!e->report)
-				e->report = index + 1;
-		}
-		stack_of(c, &th, e ? e->image : 0, out);
 	}
-	c->n_threads += list.n;
-	vec_free(&list);
+	if (e && e->image) {
+		const struct thread *native;
+		image_threads(c->t->img, &native);
+		native_facts(c, &native[e->image - 1], out);
+		out->image = e->image;
+		if (!e->report)
+			e->report = index + 1;
+	}
+	stack_of(c, inner, out->n_interpreters, e ? e->image : 0, out);
+}
+
+struct holder { addr_t state; int64_t tid; };
+
+static int holder_order(const void *a, const void *b)
+{
+	const struct holder *x = a, *y = b;
+	return x->state < y->state ? -1 : x->state > y->state;
+}
+
+/* Who holds the lock of each interpreter; several may share one.  list: the newest first, as the report has them last. */
+static void gil_holders(struct collect *c, const struct py_interp *list, size_t n)
+{
+	struct VEC(struct holder) all = { 0 };
+	for (size_t i = 0; i < c->states.n; i++)
+		if (c->states.p[i].th.holds_gil && c->states.p[i].th.tid)
+			*vec_push(&all) = (struct holder){ c->states.p[i].th.addr, c->states.p[i].th.tid };
+	if (all.n)
+		qsort(all.p, all.n, sizeof *all.p, holder_order);
+	for (size_t i = 0; all.n && i < n; i++) {
+		struct holder key = { list[i].gil_holder, 0 };
+		const struct holder *h = bsearch(&key, all.p, all.n, sizeof *all.p, holder_order);
+		if (h)
+			c->r->interps.p[n - 1 - i].gil_holder_tid = h->tid;
+	}
+	vec_free(&all);
 }
 
 static void python_threads(struct collect *c)
@@ -337,7 +488,13 @@ static void python_threads(struct collect *c)
 	if (named < 0 && named != ERR_ABSENT)
 		report_problem(c->r, P_NAMES_MISSING, err_word(named));
 	for (size_t i = list.n; i-- > 0;)
-		interp_threads(c, &list.p[i], have_main, main_ident);
+		take_interp(c, &list.p[i], list.n - 1 - i);
+	chain_states(c);
+	for (size_t i = 0; i < c->states.n; i++)
+		if (!c->states.p[i].chained)
+			take_thread(c, i, have_main, main_ident);
+	gil_holders(c, list.p, list.n);
+	c->n_threads = c->states.n;
 	vec_free(&list);
 	if (c->n_stale)
 		report_problem(c->r, P_STALE_THREADS, c->n_stale);
@@ -367,7 +524,7 @@ static void native_threads(struct collect *c)
 		out->image = i + 1;
 		c->stack.n = 0;
 		if (c->natives)
-			natives_stack(c->natives, i, 0, NULL, 0, false, out, &c->stack);
+			natives_stack(c->natives, i, NULL, 0, NULL, 0, false, out, &c->stack);
 		put_stack(c, out);
 		e->report = c->r->threads.n;
 		c->n_threads++;
@@ -485,7 +642,9 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	HASH_CLEAR(hh, c.names);
 	HASH_CLEAR(hh, c.tids);
 	vec_free(&c.stack);
+	vec_free(&c.states);
 	vec_free(&c.python);
+	vec_free(&c.parts);
 	return 0;
 }
 

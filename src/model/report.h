@@ -30,6 +30,7 @@ struct report_frame {
 	struct str module;         /* of native frames */
 	struct str build_id;       /* of module, where nothing of it is here to name its functions; s NULL otherwise */
 	struct str symbol;         /* where function is a demangled name: as the symbol table has it; s NULL: they are the same */
+	int64_t interpreter;       /* of Python ones: id of the one it runs in; -1: not known */
 	uint64_t pc, code;         /* pc of native frames; code object's address of Python ones: identity for folding */
 	/* Of native frames: */
 	uint64_t offset;           /* pc as an address of the module's file; meaningful where module.s is */
@@ -54,7 +55,7 @@ struct report_thread {
 	uint64_t python_id;        /* threading.get_ident(); 0 if not known */
 	struct str name;           /* threading's, else the kernel's */
 	bool name_from_kernel;
-	bool again;                /* a further thread state, of another interpreter, of a thread that is there already */
+	bool again;                /* a further thread state of a thread that is there already, where it cannot be told how they belong together */
 	bool main, crashed, holds_gil, stale;
 	bool starting;             /* a thread state whose thread has not begun */
 	bool has_python;           /* has a thread state */
@@ -62,7 +63,9 @@ struct report_thread {
 	bool on_cpu;               /* was not in a system call */
 	bool stopped;              /* by a signal (SIGSTOP, ^Z): it waits to be continued */
 	struct str waits_in;       /* system call's name or the kernel's wchan; s NULL if not known */
-	int64_t interpreter;       /* id; -1 if none */
+	int64_t interpreter;       /* id; of several the one whose frames are innermost; -1 if none */
+	const int64_t *interpreters; /* all in which it has a thread state, the outermost first; its stack is those of all */
+	size_t n_interpreters;
 	uint64_t state;            /* its thread state's address; 0 if none */
 	size_t image;              /* the image's thread, index + 1; 0 if none */
 	const struct report_run *runs; /* oldest first */
@@ -90,7 +93,7 @@ struct report_exception {
 /* A line that explains the verdict: "handler", "collector", "state" and what is to be said of it. */
 struct report_note { const char *key; struct str text; };
 
-struct report_interp { int64_t id; bool main; bool gil_known, gil_locked; int64_t gil_holder_tid; /* -1: nobody or not known */ };
+struct report_interp { int64_t id; /* up to 3.6, which number none: its place, the main one first */ bool main; bool gil_known, gil_locked; int64_t gil_holder_tid; /* -1: nobody or not known */ };
 
 struct report_module { struct str path, build_id, disk_path, disk_build_id, file, debug_file; uint64_t start, end; const char *symbols; /* "full" "dynsym" "none" "mismatch" */ };
 

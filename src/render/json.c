@@ -235,6 +235,8 @@ static json_t *frame_element(struct json *j, size_t i)
 	put_count(o, "id", i);
 	json_object_update(o, rest);
 	json_decref(rest);
+	if (j->frames.p[i]->python && j->r->interps.n > 1)
+		put_number(o, "interpreter", j->frames.p[i]->interpreter);
 	return o;
 }
 
@@ -400,6 +402,13 @@ static json_t *thread_element(struct json *j, size_t i)
 		put_word(o, "name_source", t->name_from_kernel ? "kernel" : "python");
 	put_bool(o, "main", t->main);
 	put_number(o, "interpreter", t->interpreter);
+	if (t->n_interpreters > 1) {
+		json_t *all = json_array();
+		for (size_t k = 0; k < t->n_interpreters; k++)
+			if (t->interpreters[k] >= 0)
+				push(all, json_integer((json_int_t)t->interpreters[k]));
+		put(o, "interpreters", all);
+	}
 	const struct { bool is; const char *word; } words[] = {
 		{ t->crashed, "crashed" }, { t->holds_gil, "gil" }, { t->on_cpu, "running" }, { !t->on_cpu && t->waits_in.s, "waiting" },
 		{ t->stale, "stale" }, { t->starting, "starting" }, { t->stopped, "stopped" }, { !t->has_python && !j->r->python.unread, "native" },

@@ -231,18 +231,30 @@ static void stack_item(struct text *t, const struct stack_item *item, const stru
 		flush(t);
 }
 
+/* A thread that goes from one interpreter into another. */
+static void crossing(struct text *t, const struct report_thread *th, const struct stack_item *item, int64_t *in)
+{
+	if (item->kind != STACK_FRAME || !item->frame->python || th->n_interpreters < 2 || item->frame->interpreter == *in)
+		return;
+	*in = item->frame->interpreter;
+	sb_printf(&t->b, "  --- in interpreter %" PRId64 ":\n", *in);
+}
+
 static void stack(struct text *t, const struct report_thread *th)
 {
 	const struct report *r = t->r;
 	const bool matters = r->verdict.instruction.len && r->verdict.thread < r->threads.n && th == &r->threads.p[r->verdict.thread];
 	const struct report_frame *faulted = !matters ? NULL : r->verdict.native ? r->verdict.native : r->verdict.location;
 	struct stack_walk w = stack_walk(th, t->opt->frames, !t->opt->native);
+	int64_t in = -1;
 	if (t->opt->newest_first) {
 		struct stack_items items = { 0 };
 		unknown(t, "native frames, then Python ones, which could not be matched with them", th->unmatched);
 		stack_newest_first(&w, &items);
-		for (size_t i = 0; i < items.n; i++)
+		for (size_t i = 0; i < items.n; i++) {
+			crossing(t, th, &items.p[i], &in);
 			stack_item(t, &items.p[i], faulted);
+		}
 		vec_free(&items);
 		unknown(t, "older native frames are unknown", th->native_broken);
 		unknown(t, "older frames are unknown", th->broken);
@@ -251,8 +263,10 @@ static void stack(struct text *t, const struct report_thread *th)
 	unknown(t, "older frames are unknown", th->broken);
 	unknown(t, "older native frames are unknown", th->native_broken);
 	unknown(t, "Python frames, then native ones, which could not be matched with them", th->unmatched);
-	for (struct stack_item item; stack_next(&w, &item);)
+	for (struct stack_item item; stack_next(&w, &item);) {
+		crossing(t, th, &item, &in);
 		stack_item(t, &item, faulted);
+	}
 }
 
 /* Sections */
@@ -420,7 +434,7 @@ static void facts(struct text *t)
 	facts_line(t, &line);
 }
 
-enum { LISTED = 3, STATES = 4 };
+enum { LISTED = 3, STATES = 4, LISTED_INTERPRETERS = 8 };
 
 /* "a, b, c", or "first ... last" of many. */
 static void thread_list(struct text *t, const size_t *threads, size_t n)
@@ -473,8 +487,14 @@ static void states(struct text *t, const size_t *threads, size_t n)
 
 static void interpreter(struct text *t, const struct report_thread *th)
 {
-	if (t->r->interps.n > 1 && th->interpreter >= 0)
+	if (th->n_interpreters > 1) {
+		for (size_t i = 0; i < th->n_interpreters && i < LISTED_INTERPRETERS; i++)
+			sb_printf(&t->b, !i ? ", interpreters %" PRId64 : i + 1 < th->n_interpreters ? ", %" PRId64 : " and %" PRId64, th->interpreters[i]);
+		if (th->n_interpreters > LISTED_INTERPRETERS)
+			sb_printf(&t->b, ", ...");
+	} else if (t->r->interps.n > 1 && th->interpreter >= 0) {
 		sb_printf(&t->b, th->again ? ", interpreter %" PRId64 " in the same thread" : ", interpreter %" PRId64, th->interpreter);
+	}
 }
 
 static void heading_end(struct text *t, const struct report_thread *th)

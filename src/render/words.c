@@ -221,7 +221,9 @@ void words_version(struct sb *b, const struct report *r)
 
 void words_command(struct sb *b, const struct report *r, size_t columns)
 {
-	struct str args = r->process.args, exe = r->python.executable.s ? r->python.executable : r->process.exe;
+	/* A program that embeds Python has a sys.executable that it is not. */
+	const bool own = r->process.exe.len && !str_starts(str_base(r->process.exe), "python");
+	struct str args = r->process.args, exe = r->python.executable.s && !own ? r->python.executable : r->process.exe;
 	const char *space = args.len ? memchr(args.s, ' ', args.len) : NULL;
 	struct str first = { args.s, space ? (size_t)(space - args.s) : args.len };
 	struct sb whole = { 0 };
@@ -286,17 +288,37 @@ void words_facts_file(struct sb *b, const struct report *r)
 	}
 }
 
+enum { GILS = 3 };
+
+static void gil(struct sb *b, const struct report *r, const struct report_interp *in)
+{
+	if (!in->gil_locked) {
+		sb_printf(b, "free");
+		return;
+	}
+	sb_printf(b, "held");
+	for (size_t i = 0; in->gil_holder_tid >= 0 && i < r->threads.n; i++) {
+		if (r->threads.p[i].tid == in->gil_holder_tid) {
+			sb_printf(b, " by ");
+			words_thread(b, &r->threads.p[i]);
+			break;
+		}
+	}
+}
+
 void words_facts_threads(struct sb *b, const struct report *r)
 {
-	size_t starting = 0, again = 0, stacks = 0;
+	size_t starting = 0, again = 0, more = 0, stacks = 0;
 	for (size_t i = 0; i < r->threads.n; i++) {
-		starting += r->threads.p[i].starting;
-		again += r->threads.p[i].again;
+		const struct report_thread *t = &r->threads.p[i];
+		starting += t->starting;
+		again += t->again;
+		more += t->n_interpreters > 1 ? t->n_interpreters - 1 : 0;
 	}
 	words_count(b, r->threads.n - starting - again, "thread");
-	if (again) {
+	if (again || more) {
 		sb_printf(b, " with ");
-		words_count(b, r->threads.n - starting, "thread state");
+		words_count(b, r->threads.n - starting + more, "thread state");
 	}
 	if (starting) {
 		sb_printf(b, ", ");
@@ -314,21 +336,20 @@ void words_facts_threads(struct sb *b, const struct report *r)
 		sb_printf(b, "   ");
 		words_count(b, r->interps.n, "interpreter");
 	}
-	/* Only a GIL that is known: with one of its own each, the first interpreter's. */
 	if (!r->interps.n || !r->interps.p[0].gil_known || r->python.free_threaded)
 		return;
-	const struct report_interp *in = &r->interps.p[0];
+	const struct report_interp *first = &r->interps.p[0];
 	sb_printf(b, "   GIL: ");
-	if (!in->gil_locked) {
-		sb_printf(b, "free");
-		return;
+	gil(b, r, first);
+	/* With one of its own: by another holder, or held while the first is free. */
+	size_t others = 0;
+	for (size_t i = 1; i < r->interps.n; i++) {
+		const struct report_interp *in = &r->interps.p[i];
+		if (!in->gil_known || !in->gil_locked || (first->gil_locked && in->gil_holder_tid == first->gil_holder_tid) || others++ >= GILS)
+			continue;
+		sb_printf(b, "; of interpreter %" PRId64 ": ", in->id);
+		gil(b, r, in);
 	}
-	sb_printf(b, "held");
-	for (size_t i = 0; in->gil_holder_tid >= 0 && i < r->threads.n; i++) {
-		if (r->threads.p[i].tid == in->gil_holder_tid) {
-			sb_printf(b, " by ");
-			words_thread(b, &r->threads.p[i]);
-			break;
-		}
-	}
+	if (others > GILS)
+		sb_printf(b, "; of %zu more: held", others - GILS);
 }

@@ -30,12 +30,25 @@ def check(name, path, tids, named):
     tap.equal(sum(p["code"] == "PZ413" for p in rep["problems"]), 0 if named else 3, "%s: what is not known is said" % name)
     for k in (1, 2, 3):
         at = [t for t in rep["threads"] if any(rep["frames"][i].get("function") == "tenant_%d" % k for i in t["stack"])]
-        if not tap.equal(len(at), 1, "%s: tenant_%d stands in one thread state" % (name, k)):
+        if not tap.equal(len(at), 1, "%s: tenant_%d stands in one thread" % (name, k)):
             continue
         tap.ok(at[0]["interpreter"] != 0, "%s: tenant_%d runs in a further interpreter" % (name, k), at[0])
         tap.equal(at[0].get("name"), "tenant-%d" % k if named else None, "%s: tenant_%d's thread" % (name, k))
+        if not named:
+            continue
+        # One thread, one stack: from the main interpreter into the other, and each frame knows its own.
+        frames = [rep["frames"][i] for i in at[0]["stack"]]
+        chain = [(f["function"].strip("_"), f["interpreter"]) for f in frames if f["lang"] == "python"]
+        other = at[0]["interpreter"]
+        tap.equal((chain[0], chain[-2:]), (("bootstrap", 0), [("<module>", other), ("tenant_%d" % k, other)]), "%s: tenant_%d's chain" % (name, k))
+        tap.equal([i for n, (_, i) in enumerate(chain) if not n or chain[n - 1][1] != i], [0, other], "%s: tenant_%d's order" % (name, k))
+        tap.equal(at[0].get("interpreters"), [0, other], "%s: tenant_%d's interpreters" % (name, k))
+    if named:
+        tap.equal([p["message"] for p in rep["problems"] if p["code"] == "PZ411"], [], "%s: native and Python frames match" % name)
     text = run([PYANALYZE, path]).stdout.decode()
-    tap.ok("\n4 threads" in text, "%s: four threads" % name, "\n".join(text.splitlines()[:8]))
+    tap.ok("\n4 threads with 7 thread states" in text, "%s: four threads" % name, "\n".join(text.splitlines()[:8]))
+    if named:
+        tap.ok(text.count("  --- in interpreter 0:\n") == 3, "%s: the text shows where it goes over" % name, text)
 
 
 def main():
