@@ -56,6 +56,7 @@ static const char *version_text(struct arena *a)
 	sb_printf(&b, "\nnames of C++ and Rust functions: %s\nnative stacks: libdw, confined by landlock%s where the kernel has %s",
 		  HAVE_LIBIBERTY ? "demangled by libiberty" : "as they are (built without libiberty)", HAVE_SECCOMP ? " and libseccomp" : "",
 		  HAVE_SECCOMP ? "them" : "it");
+	sb_printf(&b, "\nfaulting instructions: %s", HAVE_ZYDIS ? "x86 (Zydis)" : "not decoded (built without Zydis)");
 	return str_c(a, sb_take(&b, a));
 }
 
@@ -558,6 +559,9 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 #endif
 #if HAVE_SECCOMP
 		"libseccomp",
+#endif
+#if HAVE_ZYDIS
+		"zydis",
 #endif
 		NULL,
 	};

@@ -1,5 +1,5 @@
 /* A faulting address in words: null, a stack's guard page, just past a mapping, code that is not there. */
-#include "inspect/parts.h"
+#include "inspect/fault.h"
 
 enum {
 	NULL_PAGE = 4096,
@@ -32,10 +32,10 @@ static struct str mapping_words(struct image *img, struct arena *a, const struct
 	return str_printf(a, "the memory at 0x%llx", (unsigned long long)s->start);
 }
 
-struct str address_words(struct image *img, struct arena *a, addr_t addr, const struct thread *th)
+struct str address_words(struct image *img, struct arena *a, addr_t addr, const struct regs *regs)
 {
 	const struct segment *below, *above;
-	addr_t sp = th ? th->regs.sp : 0;
+	addr_t sp = regs ? regs->sp : 0;
 	if (addr == 0)
 		return STR("null pointer");
 	if (addr < NULL_PAGE)
@@ -47,8 +47,6 @@ struct str address_words(struct image *img, struct arena *a, addr_t addr, const 
 	if (sp && above && above->start - addr <= GUARD && (sp > addr ? sp - addr : addr - sp) <= FRAME &&
 	    (sp < above->start || (sp - above->start < above->size && sp - above->start <= FRAME)) && above->prot & 2)
 		return STR("stack overflow: in the guard area of this thread's stack");
-	if (th && th->regs.pc == addr)
-		return STR("a jump or return to where no code is");
 	if (below && addr - (below->start + below->size) < PAST) {
 		uint64_t past = addr - (below->start + below->size);
 		struct str what = mapping_words(img, a, below);

@@ -12,30 +12,20 @@ static struct str id_text(struct arena *a, const struct sb *b)
 	return str_printf(a, "%04llx-%04llx-%04llx-%04llx", h >> 48, h >> 32 & 0xffff, h >> 16 & 0xffff, h & 0xffff);
 }
 
-static void module_line(struct sb *b, struct image *img, addr_t pc, struct arena *a)
+/* The base name of a module's path, without what tells its versions apart. */
+static void module_line(struct sb *b, struct str path)
 {
-	const struct mapping *m = image_mapping_at(img, pc);
-	if (!m || !m->path.len) {
-		sb_printf(b, "?\n");
-		return;
-	}
-	struct str name = str_base(str_from_bytes(a, m->path.p, m->path.len));
-	const char *dot = memchr(name.s, '.', name.len);
+	struct str name = str_base(path);
+	const char *dot = name.len ? memchr(name.s, '.', name.len) : NULL;
 	if (dot)
 		name.len = (size_t)(dot - name.s);
 	while (name.len && name.s[name.len - 1] >= '0' && name.s[name.len - 1] <= '9')
 		name.len--;
-	sb_str(b, name);
+	sb_str(b, path.len ? name : STR("?"));
 	sb_char(b, '\n');
 }
 
-/* The frames of a thread, innermost first; what repeats is given once. */
-struct inward {
-	const struct report_thread *t;
-	size_t run, k, scanned;
-};
-
-static const struct report_frame *inward_next(struct inward *w)
+const struct report_frame *inward_next(struct inward *w)
 {
 	while (w->run && !w->k) {
 		w->run--;
@@ -46,27 +36,35 @@ static const struct report_frame *inward_next(struct inward *w)
 	return w->t->runs[w->run].frames[--w->k];
 }
 
-static struct inward inward(const struct report_thread *t)
+struct inward inward_from(const struct report_thread *t, addr_t pc)
 {
-	return (struct inward){ t, t->n_runs, 0, 0 };
+	const struct inward all = { t, t->n_runs, 0, 0 };
+	const struct report_frame *f;
+	struct inward w = all, before = all;
+	while (pc && (f = inward_next(&w))) {
+		if (!f->python && f->pc == pc)
+			return before;
+		before = w;
+	}
+	return all;
 }
 
 /* Modules that only carry out what others asked for: the C and C++ run times, ctypes' call machinery, the interpreter. */
-static bool carries_out(struct str base)
+bool module_is_other(struct str base)
 {
 	static const char *const prefix[] = { "libc.so", "libc-2", "libpthread", "libm.so", "libm-2", "ld-linux", "ld-musl", "ld-2", "libgcc_s", "libstdc++",
 		"libc++", "libffi", "libpython", "python", "pypy", "_ctypes.", "[vdso]", "linux-vdso" };
 	for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
 		if (str_starts(base, prefix[i]))
-			return true;
-	return false;
+			return false;
+	return true;
 }
 
-struct str crash_culprit(const struct report_thread *t)
+struct str crash_culprit(const struct report_thread *t, addr_t pc)
 {
 	const struct report_frame *f;
-	for (struct inward w = inward(t); (f = inward_next(&w)) && !f->python;)
-		if (f->module.len && !carries_out(str_base(f->module)))
+	for (struct inward w = inward_from(t, pc); (f = inward_next(&w)) && !f->python;)
+		if (f->module.len && module_is_other(str_base(f->module)))
 			return f->module;
 	return (struct str){ 0 };
 }
@@ -74,11 +72,12 @@ struct str crash_culprit(const struct report_thread *t)
 void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc)
 {
 	CLEANUP(cleanup_sb) struct sb b = { 0 };
-	sb_printf(&b, "pysnap-crash-1\n" STR_FMT "\n", STR_ARG(r->verdict.signal.name));
-	module_line(&b, img, pc, r->arena);
+	const struct mapping *m = image_mapping_at(img, pc);
+	sb_printf(&b, "pysnap-crash-2\n" STR_FMT "\n", STR_ARG(r->verdict.signal.name));
+	module_line(&b, m && m->path.len ? str_from_bytes(r->arena, m->path.p, m->path.len) : (struct str){ 0 });
 	const struct report_frame *f, *seen[FUNCTIONS];
 	size_t n = 0;
-	for (struct inward w = inward(t); n < FUNCTIONS && (f = inward_next(&w));) {
+	for (struct inward w = inward_from(t, pc); n < FUNCTIONS && (f = inward_next(&w));) {
 		size_t i = 0;
 		if (!f->python)
 			continue;
@@ -96,7 +95,8 @@ void crash_ids(struct image *img, struct report *r, const struct report_thread *
 
 	struct str names[NATIVE];
 	n = 0;
-	for (struct inward w = inward(t); n < NATIVE && (f = inward_next(&w)) && !f->python;) {
+	module_line(&b, crash_culprit(t, pc));
+	for (struct inward w = inward_from(t, pc); n < NATIVE && (f = inward_next(&w)) && !f->python;) {
 		size_t i = 0;
 		struct str name = f->symbol.s ? f->symbol : f->function;
 		if (!name.len)

@@ -20,19 +20,28 @@ const char *size_text(struct arena *a, uint64_t bytes);
 void lost_find(struct target *t, struct report *r);
 const char *lost_text(const struct report *r);
 
-/*
- * What is known of an address that a thread (NULL: not known) could not access: "null pointer", "12 bytes past the end of
- * libfoo.so", "stack overflow: ..."; s NULL where nothing is.
- */
-struct str address_words(struct image *img, struct arena *a, addr_t addr, const struct thread *th);
-
 /* The exceptions of a thread: the one being raised, the one being handled. */
 void exceptions_add(struct target *t, struct report *r, const struct report_thread *th);
 
 /* Fill r->verdict.group_id and, where it can be known, detail_id: of a crash of thread t at pc (formats/crash_id.md). */
 void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc);
 
-/* The first module above the C library, libffi and the interpreter, from the crash out to the first Python frame; s NULL if none. */
-struct str crash_culprit(const struct report_thread *t);
+/* The first module above the C library, libffi and the interpreter, from the crash at pc out to the first Python frame; s NULL if none. */
+struct str crash_culprit(const struct report_thread *t, addr_t pc);
+
+/* Is a module of this base name none of those that only carry out what others asked for (the C library, the interpreter, ...)? */
+bool module_is_other(struct str base);
+
+/* The frames of a thread, innermost first; what repeats is given once. */
+struct inward {
+	const struct report_thread *t;
+	size_t run, k, scanned;
+};
+/* From the native frame that stands at pc on; from the innermost where none does. */
+struct inward inward_from(const struct report_thread *t, addr_t pc);
+const struct report_frame *inward_next(struct inward *w); /* NULL: the end */
+
+/* A line that explains the verdict. */
+void verdict_note(struct report *r, const char *key, struct str text);
 
 #endif

@@ -5,80 +5,12 @@
 #include <inttypes.h>
 #include <signal.h>
 
-#include "inspect/parts.h"
+#include "inspect/abort.h"
+#include "inspect/fault.h"
+#include "inspect/instruction.h"
+#include "inspect/signal_frame.h"
 
-struct code { int signo, code; const char *name, *words; };
-
-static const struct code codes[] = {
-	{ SIGSEGV, 1, "SEGV_MAPERR", "nothing is mapped there" },
-	{ SIGSEGV, 2, "SEGV_ACCERR", "the mapping does not allow it" },
-	{ SIGSEGV, 3, "SEGV_BNDERR", "outside of its bounds" },
-	{ SIGSEGV, 4, "SEGV_PKUERR", "refused by a protection key" },
-	{ SIGBUS, 1, "BUS_ADRALN", "not aligned" },
-	{ SIGBUS, 2, "BUS_ADRERR", "past the end of the mapped file" },
-	{ SIGBUS, 3, "BUS_OBJERR", "hardware error" },
-	{ SIGBUS, 4, "BUS_MCEERR_AR", "memory failure" },
-	{ SIGILL, 1, "ILL_ILLOPC", "illegal instruction" },
-	{ SIGILL, 2, "ILL_ILLOPN", "illegal operand" },
-	{ SIGILL, 3, "ILL_ILLADR", "illegal addressing mode" },
-	{ SIGILL, 4, "ILL_ILLTRP", "illegal trap" },
-	{ SIGILL, 5, "ILL_PRVOPC", "privileged instruction" },
-	{ SIGFPE, 1, "FPE_INTDIV", "integer division by zero" },
-	{ SIGFPE, 2, "FPE_INTOVF", "integer overflow" },
-	{ SIGFPE, 3, "FPE_FLTDIV", "floating-point division by zero" },
-	{ SIGFPE, 4, "FPE_FLTOVF", "floating-point overflow" },
-	{ SIGFPE, 7, "FPE_FLTINV", "invalid floating-point operation" },
-	{ SIGTRAP, 1, "TRAP_BRKPT", "breakpoint instruction" },
-	{ SIGTRAP, 2, "TRAP_TRACE", "single step" },
-	{ SIGSYS, 1, "SYS_SECCOMP", "a seccomp filter refused a system call" },
-	{ 0, 0, "SI_USER", NULL },
-	{ 0, 0x80, "SI_KERNEL", NULL },
-	{ 0, -1, "SI_QUEUE", NULL },
-	{ 0, -2, "SI_TIMER", NULL },
-	{ 0, -6, "SI_TKILL", NULL },
-};
-
-static const struct code *code_of(int signo, int code)
-{
-	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
-		if ((codes[i].signo == signo || codes[i].signo == 0) && codes[i].code == code)
-			return &codes[i];
-	return NULL;
-}
-
-/* Linux numbers of the target; the same on every machine that registers.def has. */
-static struct str signal_name(struct arena *a, int signo)
-{
-	static const char *const name[] = { "0", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
-		"TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS" };
-	if (signo > 0 && (size_t)signo < sizeof name / sizeof *name)
-		return str_printf(a, "SIG%s", name[signo]);
-	return str_printf(a, "signal %d", signo);
-}
-
-static bool is_fault(int signo)
-{
-	return signo == 11 || signo == 7 || signo == 4 || signo == 8 || signo == 5 || signo == 31;
-}
-
-static struct str fault_title(struct target *t, struct report *r, const struct image_facts *f, struct str name)
-{
-	const struct thread *th;
-	size_t n = image_threads(t->img, &th);
-	const struct code *c = code_of(f->siginfo.signo, f->siginfo.code);
-	unsigned long long addr = f->siginfo.addr;
-	if (f->siginfo.code == 0x80)
-		return str_printf(r->arena, STR_FMT ": the processor refused an access; no address is given (often an address that is not canonical)", STR_ARG(name));
-	if (f->siginfo.signo == 4 || f->siginfo.signo == 8 || f->siginfo.signo == 5)
-		return str_printf(r->arena, STR_FMT ": %s at 0x%llx", STR_ARG(name), c && c->words ? c->words : "fault", addr);
-	if (f->siginfo.signo == 31)
-		return str_printf(r->arena, STR_FMT ": %s", STR_ARG(name), c && c->words ? c->words : "bad system call");
-	struct str words = address_words(t->img, r->arena, addr, n ? th : NULL);
-	if (!words.s && c && c->words)
-		words = str_of(c->words);
-	return words.s ? str_printf(r->arena, STR_FMT ": access to address 0x%llx (" STR_FMT ")", STR_ARG(name), addr, STR_ARG(words))
-		: str_printf(r->arena, STR_FMT ": access to address 0x%llx", STR_ARG(name), addr);
-}
+enum { HANDLERS = 16 /* signal frames looked at on one stack */ };
 
 /* A core without NT_SIGINFO: only the signal's number is known, so who sent it is a guess. */
 static void from_number(struct report *r, int signo)
@@ -90,67 +22,46 @@ static void from_number(struct report *r, int signo)
 		r->verdict.title = str_printf(r->arena, "the core was taken from a running process (by gcore or a debugger)");
 		return;
 	}
-	r->verdict.kind = is_fault(signo) || signo == 6 ? VERDICT_CRASH : VERDICT_STOPPED;
+	r->verdict.kind = signal_is_fault(signo) || signo == 6 ? VERDICT_CRASH : VERDICT_STOPPED;
 	r->verdict.title = str_printf(r->arena, STR_FMT ": the core does not say who sent it", STR_ARG(name));
 	report_problem(r, P_LIKELY, "the core has no NT_SIGINFO note");
 }
 
-/*
- * What glibc printed before it called abort: a failed assertion, a malloc check, a buffer overflow.  `__abort_msg` points to
- * { unsigned size; char msg[]; } (glibc 2.36 sysdeps/posix/libc_fatal.c, include/stdlib.h: struct abort_msg_s).
- */
-static struct str abort_message(struct target *t, struct arena *a)
+/* Who sent it, where the kernel says so. */
+static struct str sent_by(struct report *r, const struct image_facts *f)
 {
-	addr_t at;
-	uint64_t ptr;
-	char text[1025];
-	if (modules_symbol(t->mods, "__abort_msg", &at, NULL, NULL) < 0 || image_read_ptr(t->img, at, &ptr) < 0 || !ptr)
-		return (struct str){ 0 };
-	int n = image_read_cstr(t->img, ptr + 4, text, sizeof text - 1);
-	if (n == ERR_LIMIT)
-		n = sizeof text - 1;
-	while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' '))
-		n--;
-	return n > 0 ? str_from_bytes(a, text, (size_t)n) : (struct str){ 0 };
+	struct str name = signal_name(r->arena, f->siginfo.signo);
+	if (!f->siginfo.pid)
+		return str_printf(r->arena, STR_FMT " sent from outside (by the kernel, or from another pid namespace)", STR_ARG(name));
+	return str_printf(r->arena, STR_FMT " sent by pid %" PRId64 " (uid %" PRId64 ")", STR_ARG(name), f->siginfo.pid, f->siginfo.uid);
 }
 
-static void from_siginfo(struct target *t, struct report *r, const struct image_facts *f)
+/* The kind, and the title of all but a crash. */
+static void from_siginfo(struct report *r, const struct image_facts *f)
 {
 	int signo = f->siginfo.signo, code = f->siginfo.code;
 	struct str name = signal_name(r->arena, signo);
-	bool outside = f->siginfo.has_sender && f->siginfo.pid != f->pid;
+	r->verdict.kind = VERDICT_STOPPED;
 	if (signo == 19 || signo == 0) {
-		r->verdict.kind = VERDICT_STOPPED;
 		r->verdict.title = str_printf(r->arena, "the core was taken from a running process (by gcore or a debugger)");
-	} else if (f->siginfo.has_sender && (code <= 0)) {
+	} else if (f->siginfo.has_sender && code <= 0) {
+		r->verdict.title = sent_by(r, f);
 		if (f->pid < 0) {
 			r->verdict.kind = signo == 6 ? VERDICT_CRASH : VERDICT_STOPPED;
 			r->verdict.likely = true;
-			r->verdict.title = str_printf(r->arena, STR_FMT " sent by pid %" PRId64, STR_ARG(name), f->siginfo.pid);
 			report_problem(r, P_LIKELY, "the core does not say its own process number, so whether it sent the signal itself is not known");
-		} else if (outside) {
-			r->verdict.kind = VERDICT_STOPPED;
-			r->verdict.title = f->siginfo.pid ? str_printf(r->arena, STR_FMT " sent by pid %" PRId64, STR_ARG(name), f->siginfo.pid)
-				: str_printf(r->arena, STR_FMT " sent from outside (by the kernel, or from another pid namespace)", STR_ARG(name));
-		} else {
+		} else if (f->siginfo.pid == f->pid) {
 			r->verdict.kind = VERDICT_CRASH;
-			struct str said = signo == 6 ? abort_message(t, r->arena) : (struct str){ 0 };
-			r->verdict.title = said.s ? str_printf(r->arena, STR_FMT ": aborted by the C library: " STR_FMT, STR_ARG(name), STR_ARG(said))
-				: signo == 6 ? str_printf(r->arena, STR_FMT ": the process aborted itself (abort, a failed assertion or a fatal error)", STR_ARG(name))
-				: str_printf(r->arena, STR_FMT ": the process sent it to itself", STR_ARG(name));
 		}
-	} else if (is_fault(signo)) {
+	} else if (signal_is_fault(signo)) {
 		r->verdict.kind = VERDICT_CRASH;
-		r->verdict.title = fault_title(t, r, f, name);
 	} else {
-		r->verdict.kind = VERDICT_STOPPED;
 		r->verdict.title = str_printf(r->arena, STR_FMT "%s", STR_ARG(name), code == 0x80 ? " sent by the kernel (a terminal key or a limit)" : "");
 	}
 }
 
 static void signal_facts(struct report *r, const struct image_facts *f, int signo)
 {
-	const struct code *c = f->siginfo.known ? code_of(f->siginfo.signo, f->siginfo.code) : NULL;
 	r->verdict.signal.sender_pid = r->verdict.signal.sender_uid = -1;
 	if (!f->siginfo.known && !signo)
 		return;
@@ -159,9 +70,10 @@ static void signal_facts(struct report *r, const struct image_facts *f, int sign
 	r->verdict.signal.name = signal_name(r->arena, r->verdict.signal.number);
 	if (!f->siginfo.known)
 		return;
+	const char *code_name = signal_code_name(f->siginfo.signo, f->siginfo.code);
 	r->verdict.signal.code = f->siginfo.code;
-	if (c)
-		r->verdict.signal.code_name = str_of(c->name);
+	if (code_name)
+		r->verdict.signal.code_name = str_of(code_name);
 	/* With SI_KERNEL si_addr is not the address that was used. */
 	r->verdict.signal.has_addr = f->siginfo.has_addr && f->siginfo.code != 0x80;
 	r->verdict.signal.addr = f->siginfo.addr;
@@ -207,14 +119,137 @@ static struct str snapshot_title(struct report *r, const struct image_facts *f)
 	return sb_take(&b, r->arena);
 }
 
-/* The innermost frame of one kind; NULL if there is none. */
-static const struct report_frame *innermost(const struct report_thread *th, bool python)
+/* The innermost frame of one kind, from where the thread crashed; NULL if there is none. */
+static const struct report_frame *innermost(const struct report_thread *th, addr_t pc, bool python)
 {
-	for (size_t i = th->n_runs; i-- > 0;)
-		for (size_t k = th->runs[i].n; k-- > 0;)
-			if (th->runs[i].frames[k]->python == python)
-				return th->runs[i].frames[k];
-	return NULL;
+	const struct report_frame *f;
+	struct inward w = inward_from(th, pc);
+	while ((f = inward_next(&w)) && f->python != python)
+		;
+	return f;
+}
+
+void verdict_note(struct report *r, const char *key, struct str text)
+{
+	*vec_push(&r->verdict.notes) = (struct report_note){ key, text };
+}
+
+/*
+ * A handler that ran on the crashed thread, and what it interrupted: the oldest fault, else the signal that ended the process when
+ * the process had sent it to itself.  False: none.
+ */
+static bool handled_signal(struct target *t, struct report *r, const struct report_thread *th, const struct thread *native, struct signal_frame *ret)
+{
+	const struct image_facts *f = image_facts(t->img);
+	const struct native_records *rec = NULL;
+	struct signal_frame sf;
+	bool found = false;
+	addr_t from = 0;
+	if (t->native && native_finish(t->native, &rec, NULL) < 0 && !rec)
+		rec = NULL;
+	const struct native_stack *s = rec && th->image && th->image <= rec->n_threads && rec->has[th->image - 1] ? &rec->stacks[th->image - 1] : NULL;
+	for (unsigned n = 0; n < HANDLERS && signal_frame_next(t->img, native, from, &sf) == 0; n++) {
+		from = sf.at + 8;
+		/* Do the frames lead to it?  Where they end before, nobody can say. */
+		bool led = !s || !s->n;
+		for (size_t i = 1; s && i < s->n && !led; i++)
+			led = rec->frames.p[s->first + i].pc == sf.regs.pc && !(rec->frames.p[s->first + i].bits & NATIVE_CALL);
+		if (!led && s->end == NATIVE_WHOLE)
+			continue;
+		const bool sure = led && s && s->n;
+		const int signo = sf.has_info ? sf.signo : f->siginfo.known && signal_is_fault(f->siginfo.signo) ? f->siginfo.signo
+			: sf.trapped && sf.trap == TRAP_PAGE ? SIGSEGV : f->siginfo.known ? f->siginfo.signo : 0;
+		struct instruction in = { 0 };
+		if (!sf.has_info && sf.trapped && sf.trap == TRAP_DIVIDE && signal_is_fault(signo) &&
+		    (signo != SIGFPE || (instruction_at(t->img, &sf.regs, false, 0, r->arena, &in) == 0 && !in.divides)))
+			continue; /* no trap, so no fault */
+		if (!sf.has_info) {
+			sf.signo = signo;
+			sf.code = sf.trapped && sf.trap == TRAP_PROTECTION ? SI_KERNEL : sf.trapped && sf.trap == TRAP_PAGE ? (int)(sf.error & 1) + 1
+				: signal_is_fault(signo) ? 1 : SI_TKILL;
+			if (sf.trapped && sf.trap != TRAP_PAGE)
+				sf.addr = sf.regs.pc;
+		}
+		const bool own = sf.signo == SIGABRT && sf.code <= 0 && (!sf.has_info || sf.pid == f->pid);
+		if (!sf.signo || !((signal_is_fault(sf.signo) && sf.code > 0) || own)) {
+			if (sf.signo && sf.has_info)
+				verdict_note(r, "handler", sf.code <= 0 && sf.pid != f->pid
+					? str_printf(r->arena, "it came in a handler of " STR_FMT ", which pid %" PRId64 " had sent", STR_ARG(signal_name(r->arena, sf.signo)), sf.pid)
+					: str_printf(r->arena, "it came in a handler of " STR_FMT, STR_ARG(signal_name(r->arena, sf.signo))));
+			continue;
+		}
+		found = true;
+		*ret = sf;
+		r->verdict.likely |= !sure;
+		if (!sure)
+			report_problem(r, P_LIKELY, "a signal handler had run, and what it had interrupted was looked for on the stack, since native frames do not lead there");
+	}
+	return found;
+}
+
+/* The process went on after the crash, in a handler, and then ended in another way. */
+static void ended_later(struct report *r, const struct image_facts *f, const struct signal_frame *sf, const struct report_thread *th)
+{
+	r->verdict.ended_by.known = r->verdict.signal.known;
+	r->verdict.ended_by.name = r->verdict.signal.name;
+	r->verdict.ended_by.number = r->verdict.signal.number;
+	r->verdict.ended_by.code = r->verdict.signal.code;
+	r->verdict.ended_by.sender_pid = r->verdict.signal.sender_pid;
+	const char *code_name = signal_code_name(sf->signo, sf->code);
+	r->verdict.signal.known = true;
+	r->verdict.signal.number = sf->signo;
+	r->verdict.signal.name = signal_name(r->arena, sf->signo);
+	r->verdict.signal.code = sf->code;
+	r->verdict.signal.code_name = code_name ? str_of(code_name) : (struct str){ 0 };
+	r->verdict.signal.has_addr = signal_is_fault(sf->signo) && sf->code != SI_KERNEL;
+	r->verdict.signal.addr = sf->addr;
+	r->verdict.signal.sender_pid = sf->signo == SIGABRT ? f->pid : -1;
+	r->verdict.signal.sender_uid = -1;
+	/* The handler: the function right above what it interrupted. */
+	struct str name = { 0 };
+	const struct report_frame *fr;
+	struct inward w = inward_from(th, 0);
+	while ((fr = inward_next(&w)) && fr->pc != sf->regs.pc)
+		if (!fr->python && fr->function.len && !str_is(fr->function, "__restore_rt") && fr->function.s[0] != '<')
+			name = fr->function;
+	if (!fr || abort_raises(name)) /* handlers often end with a jump to one, not a call */
+		name = (struct str){ 0 };
+	struct str then = f->siginfo.known && f->siginfo.has_sender && f->siginfo.pid != f->pid ? sent_by(r, f)
+		: str_printf(r->arena, STR_FMT, STR_ARG(r->verdict.ended_by.name));
+	verdict_note(r, "handler", name.s ? str_printf(r->arena, STR_FMT " ran then; the process ended by " STR_FMT, STR_ARG(name), STR_ARG(then))
+		: str_printf(r->arena, "a signal handler ran then; the process ended by " STR_FMT, STR_ARG(then)));
+}
+
+/* What is said of the thread that crashed. */
+static void crashed(struct target *t, struct report *r, const struct thread *native)
+{
+	const struct image_facts *f = image_facts(t->img);
+	const struct report_thread *th = &r->threads.p[0];
+	struct signal_frame sf;
+	struct fault fault = { f->siginfo.signo, f->siginfo.code, f->siginfo.has_addr, f->siginfo.addr, &native->regs, false, 0 };
+	addr_t pc = native->regs.pc;
+	const bool handler = handled_signal(t, r, th, native, &sf);
+	if (handler) {
+		ended_later(r, f, &sf, th);
+		pc = sf.regs.pc;
+		fault = (struct fault){ sf.signo, sf.code, true, sf.addr, &sf.regs, sf.trapped && sf.trap == TRAP_PAGE, sf.error };
+	}
+	const struct str name = signal_name(r->arena, handler || f->siginfo.known ? fault.signo : r->verdict.signal.number);
+	if ((handler || f->siginfo.known) && signal_is_fault(fault.signo) && fault.code > 0)
+		r->verdict.title = fault_title(t, r, &fault);
+	else if (!r->verdict.title.s || handler || r->verdict.signal.sender_pid == f->pid)
+		r->verdict.title = r->verdict.signal.number == SIGABRT ? abort_title(t, r, th, pc) : str_printf(r->arena, STR_FMT ": the process sent it to itself", STR_ARG(name));
+	if (!(signal_is_fault(fault.signo) && fault.code > 0))
+		r->verdict.raised_by = abort_chain(r, th, pc);
+	r->verdict.location = innermost(th, pc, true);
+	r->verdict.native = innermost(th, pc, false);
+	if (!r->verdict.location)
+		r->verdict.location = r->verdict.native;
+	if (r->verdict.native == r->verdict.location)
+		r->verdict.native = NULL;
+	r->verdict.culprit = crash_culprit(th, pc);
+	crash_ids(t->img, r, th, pc);
+	exceptions_add(t, r, th);
 }
 
 static int run(struct target *t, const struct limits *lim, struct report *r)
@@ -230,7 +265,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		r->verdict.title = snapshot_title(r, f);
 		r->verdict.signal.known = false;
 	} else if (f->siginfo.known) {
-		from_siginfo(t, r, f);
+		from_siginfo(r, f);
 	} else if (n) {
 		from_number(r, signo);
 	} else {
@@ -241,24 +276,16 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		r->threads.p[i].crashed &= r->verdict.kind == VERDICT_CRASH; /* else no thread is to blame: the main one is shown first */
 	threads_sort(r);
 	r->verdict.thread = r->threads.n ? 0 : (size_t)-1;
-	r->verdict.tid = -1;
-	if (r->threads.n) {
-		const struct report_thread *th = &r->threads.p[0];
-		r->verdict.tid = th->tid;
-		r->verdict.location = innermost(th, true);
-		if (r->verdict.kind == VERDICT_CRASH)
-			r->verdict.native = innermost(th, false);
+	r->verdict.tid = r->threads.n ? r->threads.p[0].tid : -1;
+	if (r->threads.n && n && r->verdict.kind == VERDICT_CRASH) {
+		crashed(t, r, native);
+	} else if (r->threads.n) {
+		r->verdict.location = innermost(&r->threads.p[0], 0, true);
 		if (!r->verdict.location)
-			r->verdict.location = innermost(th, false);
-		if (r->verdict.native == r->verdict.location)
-			r->verdict.native = NULL;
-		if (r->verdict.kind == VERDICT_CRASH)
-			r->verdict.culprit = crash_culprit(th);
-		if (r->verdict.kind == VERDICT_CRASH && n)
-			crash_ids(t->img, r, th, native[0].regs.pc);
-		if (r->verdict.kind == VERDICT_CRASH)
-			exceptions_add(t, r, th);
+			r->verdict.location = innermost(&r->threads.p[0], 0, false);
 	}
+	if (!r->verdict.title.s)
+		r->verdict.title = signal_name(r->arena, r->verdict.signal.number);
 	return 0;
 }
 

@@ -1,0 +1,151 @@
+/*
+ * A fault in words: the signal, what the instruction wanted of which address, and what is there.  Facts: sigaction(2); which
+ * si_code has an address: Linux include/uapi/asm-generic/siginfo.h.
+ */
+#include <signal.h>
+
+#include "inspect/fault.h"
+#include "inspect/instruction.h"
+
+struct code { int signo, code; const char *name, *words; };
+
+static const struct code codes[] = {
+	{ SIGSEGV, 1, "SEGV_MAPERR", "nothing is mapped there" },
+	{ SIGSEGV, 2, "SEGV_ACCERR", "the mapping does not allow it" },
+	{ SIGSEGV, 3, "SEGV_BNDERR", "outside of its bounds" },
+	{ SIGSEGV, 4, "SEGV_PKUERR", "refused by a protection key" },
+	{ SIGBUS, 1, "BUS_ADRALN", "not aligned" },
+	{ SIGBUS, 2, "BUS_ADRERR", "past the end of the mapped file" },
+	{ SIGBUS, 3, "BUS_OBJERR", "hardware error" },
+	{ SIGBUS, 4, "BUS_MCEERR_AR", "memory failure" },
+	{ SIGILL, 1, "ILL_ILLOPC", "illegal instruction" },
+	{ SIGILL, 2, "ILL_ILLOPN", "illegal operand" },
+	{ SIGILL, 3, "ILL_ILLADR", "illegal addressing mode" },
+	{ SIGILL, 4, "ILL_ILLTRP", "illegal trap" },
+	{ SIGILL, 5, "ILL_PRVOPC", "privileged instruction" },
+	{ SIGFPE, 1, "FPE_INTDIV", "integer division by zero" },
+	{ SIGFPE, 2, "FPE_INTOVF", "integer overflow" },
+	{ SIGFPE, 3, "FPE_FLTDIV", "floating-point division by zero" },
+	{ SIGFPE, 4, "FPE_FLTOVF", "floating-point overflow" },
+	{ SIGFPE, 7, "FPE_FLTINV", "invalid floating-point operation" },
+	{ SIGTRAP, 1, "TRAP_BRKPT", "breakpoint instruction" },
+	{ SIGTRAP, 2, "TRAP_TRACE", "single step" },
+	{ SIGSYS, 1, "SYS_SECCOMP", "a seccomp filter refused a system call" },
+	{ 0, 0, "SI_USER", NULL },
+	{ 0, 0x80, "SI_KERNEL", NULL },
+	{ 0, -1, "SI_QUEUE", NULL },
+	{ 0, -2, "SI_TIMER", NULL },
+	{ 0, -6, "SI_TKILL", NULL },
+};
+
+static const struct code *code_of(int signo, int code)
+{
+	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+		if ((codes[i].signo == signo || codes[i].signo == 0) && codes[i].code == code)
+			return &codes[i];
+	return NULL;
+}
+
+/* Linux numbers of the target; the same on every machine that registers.def has. */
+struct str signal_name(struct arena *a, int signo)
+{
+	static const char *const name[] = { "0", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
+		"TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS" };
+	if (signo > 0 && (size_t)signo < sizeof name / sizeof *name)
+		return str_printf(a, "SIG%s", name[signo]);
+	return str_printf(a, "signal %d", signo);
+}
+
+bool signal_is_fault(int signo)
+{
+	return signo == 11 || signo == 7 || signo == 4 || signo == 8 || signo == 5 || signo == 31;
+}
+
+
+const char *signal_code_name(int signo, int code)
+{
+	const struct code *c = code_of(signo, code);
+	return c ? c->name : NULL;
+}
+
+/* Did the instruction before leave for where no code is by returning?  Then the address lies below the stack pointer. */
+static const char *how_it_went(struct image *img, const struct regs *regs)
+{
+	const struct abi *abi = image_abi(img);
+	enum { I386 = 3, X86_64 = 62 };
+	addr_t word;
+	if ((abi->machine != I386 && abi->machine != X86_64) || !regs->sp)
+		return "a jump or return to";
+	if (image_read_ptr(img, regs->sp - abi->width, &word) == 0 && word == regs->pc)
+		return "a return to";
+	if (image_read_ptr(img, regs->sp, &word) == 0) {
+		const struct mapping *m = image_mapping_at(img, word);
+		if (m && m->prot & 4)
+			return "a call of";
+	}
+	return "a jump to";
+}
+
+static bool is_code(struct image *img, addr_t addr)
+{
+	const struct segment *seg = image_segment_at(img, addr);
+	const struct mapping *m = image_mapping_at(img, addr);
+	return (seg && seg->prot & 4) || (m && m->prot & 4);
+}
+
+static const char *const access_word[] = { [ACCESS_READ] = "read", [ACCESS_WRITE] = "write", [ACCESS_BOTH] = "read-write", [ACCESS_EXEC] = "exec" };
+static const char *const access_title[] = {
+	[ACCESS_UNKNOWN] = "access to", [ACCESS_READ] = "read of", [ACCESS_WRITE] = "write to", [ACCESS_BOTH] = "read and write of",
+	[ACCESS_EXEC] = "execution of",
+};
+
+static enum access access_by_error(uint64_t error)
+{
+	enum { WRITE = 2, FETCH = 16 }; /* Linux arch/x86/include/asm/trap_pf.h */
+	return error & FETCH ? ACCESS_EXEC : error & WRITE ? ACCESS_WRITE : ACCESS_READ;
+}
+
+/* No address is given: what the instruction shows of one. */
+static struct str title_without_address(struct image *img, struct report *r, const struct instruction *in, enum access access, struct str name)
+{
+	unsigned long long at = in->address, to = in->target;
+	if (in->has_address && in->aligned)
+		return str_printf(r->arena, STR_FMT ": %s address 0x%llx, which the instruction wants to be a multiple of %u", STR_ARG(name), access_title[access], at, in->size);
+	if (in->has_address)
+		return str_printf(r->arena, STR_FMT ": %s address 0x%llx (no address can be like that)", STR_ARG(name), access_title[access], at);
+	if (in->transfer && in->target && address_is_wild(image_abi(img), in->target)) {
+		r->verdict.access = access_word[ACCESS_EXEC];
+		return str_printf(r->arena, STR_FMT ": %s to 0x%llx (no address can be like that)", STR_ARG(name), in->transfer, to);
+	}
+	return str_printf(r->arena, STR_FMT ": the processor refused an access; no address is given (often an address that is not canonical)", STR_ARG(name));
+}
+
+struct str fault_title(struct target *t, struct report *r, const struct fault *f)
+{
+	const struct code *c = code_of(f->signo, f->code);
+	const struct str name = signal_name(r->arena, f->signo);
+	unsigned long long addr = f->addr;
+	const bool none = f->code == SI_KERNEL;
+	struct instruction in = { 0 };
+	enum access access = ACCESS_UNKNOWN;
+	if (f->regs && instruction_at(t->img, f->regs, f->has_addr && !none, f->addr, r->arena, &in) == 0) {
+		r->verdict.instruction = in.text;
+		r->verdict.operands = in.operands;
+	}
+	if (f->signo == SIGILL || f->signo == SIGFPE || f->signo == SIGTRAP)
+		return str_printf(r->arena, STR_FMT ": %s at 0x%llx", STR_ARG(name), c && c->words ? c->words : "fault", addr);
+	if (f->signo == SIGSYS)
+		return str_printf(r->arena, STR_FMT ": %s", STR_ARG(name), c && c->words ? c->words : "bad system call");
+	const bool fetched = f->regs && f->has_addr && !none && f->regs->pc == f->addr && !is_code(t->img, f->addr);
+	access = fetched ? ACCESS_EXEC : f->has_error ? access_by_error(f->error) : in.access;
+	r->verdict.access = access_word[access];
+	if (none)
+		return title_without_address(t->img, r, &in, access, name);
+	struct str words = address_words(t->img, r->arena, addr, f->regs);
+	if (fetched)
+		words = str_printf(r->arena, "%s %s", how_it_went(t->img, f->regs), addr < 4096 ? "a null pointer" : image_segment_at(t->img, addr) ? "memory that is no code" : "unmapped memory");
+	else if (!words.s && c && c->words)
+		words = str_of(c->words);
+	return words.s ? str_printf(r->arena, STR_FMT ": %s address 0x%llx (" STR_FMT ")", STR_ARG(name), access_title[access], addr, STR_ARG(words))
+		: str_printf(r->arena, STR_FMT ": %s address 0x%llx", STR_ARG(name), access_title[access], addr);
+}

@@ -1,0 +1,28 @@
+/* A fault - of memory, of an instruction - in words. */
+#ifndef INSPECT_FAULT_H
+#define INSPECT_FAULT_H
+
+#include "inspect/parts.h"
+
+struct fault {
+	int signo, code;
+	bool has_addr;
+	addr_t addr;
+	const struct regs *regs;  /* of the thread then; NULL: not known */
+	bool has_error;           /* x86: the page fault's error code, which only a signal frame has */
+	uint64_t error;
+};
+/* Line 1's text; fills r->verdict.access, instruction and operands where they can be known. */
+struct str fault_title(struct target *t, struct report *r, const struct fault *f);
+
+/* "SIGSEGV"; "SEGV_MAPERR", or NULL.  Linux's numbers, which are the same on every machine that registers.def has. */
+struct str signal_name(struct arena *a, int signo);
+const char *signal_code_name(int signo, int code);
+/* Does the kernel send it for what an instruction did? */
+bool signal_is_fault(int signo);
+
+/* What is known of an address that could not be accessed: "null pointer", "12 bytes past the end of libfoo.so", "stack overflow: ...";
+ * s NULL where nothing is.  regs: of the thread; NULL: not known. */
+struct str address_words(struct image *img, struct arena *a, addr_t addr, const struct regs *regs);
+
+#endif

@@ -1,0 +1,290 @@
+/* Instructions of x86, through Zydis where it is there. */
+#include "inspect/instruction.h"
+
+#include "config.h"
+
+bool address_is_wild(const struct abi *abi, addr_t addr)
+{
+	enum { X86_64 = 62, BITS = 47 /* of a half of the address space, with four levels of tables */ };
+	return abi->machine == X86_64 && addr >> BITS && addr >> BITS != UINT64_MAX >> BITS;
+}
+
+#if HAVE_ZYDIS
+#include <stdio.h>
+#include <string.h>
+
+#include <Zydis/Zydis.h>
+
+enum { LONGEST = 15, SHOWN = 4, FUNCTION_MAX = 1 << 16, BEYOND = 1 << 13 };
+
+/* Zydis counts general registers as the processor does; struct regs has them by DWARF number. */
+static int dwarf_of(const struct abi *abi, ZydisRegister reg)
+{
+	static const uint8_t of64[16] = { 0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15 };
+	if (abi->width == 8)
+		return reg >= ZYDIS_REGISTER_RAX && reg <= ZYDIS_REGISTER_R15 ? of64[reg - ZYDIS_REGISTER_RAX] : -1;
+	return reg >= ZYDIS_REGISTER_EAX && reg <= ZYDIS_REGISTER_EDI ? (int)reg - (int)ZYDIS_REGISTER_EAX : -1;
+}
+
+static bool decoder_of(const struct abi *abi, ZydisDecoder *ret)
+{
+	enum { I386 = 3, X86_64 = 62 };
+	if (abi->machine == X86_64 && abi->width == 8)
+		return ZYAN_SUCCESS(ZydisDecoderInit(ret, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64));
+	return abi->machine == I386 && ZYAN_SUCCESS(ZydisDecoderInit(ret, ZYDIS_MACHINE_MODE_LEGACY_32, ZYDIS_STACK_WIDTH_32));
+}
+
+static ZydisMachineMode mode_of(const struct abi *abi)
+{
+	return abi->width == 8 ? ZYDIS_MACHINE_MODE_LONG_64 : ZYDIS_MACHINE_MODE_LEGACY_32;
+}
+
+struct decoded {
+	const struct abi *abi;
+	const struct regs *regs;
+	ZydisDecodedInstruction in;
+	ZydisDecodedOperand op[ZYDIS_MAX_OPERAND_COUNT];
+};
+
+static bool value_of(const struct decoded *d, ZydisRegister reg, uint64_t *ret)
+{
+	if (reg == ZYDIS_REGISTER_NONE) {
+		*ret = 0;
+		return true;
+	}
+	if (reg == ZYDIS_REGISTER_RIP || reg == ZYDIS_REGISTER_EIP) {
+		*ret = d->regs->pc + d->in.length;
+		return true;
+	}
+	int n = dwarf_of(d->abi, ZydisRegisterGetLargestEnclosing(mode_of(d->abi), reg));
+	if (n < 0 || !(d->regs->known >> n & 1))
+		return false;
+	*ret = d->regs->value[n];
+	if (d->abi->width == 8 && d->in.address_width == 32)
+		*ret &= UINT32_MAX;
+	return true;
+}
+
+/* Where a memory operand lies. */
+static bool address_of(const struct decoded *d, const ZydisDecodedOperand *op, addr_t *ret)
+{
+	uint64_t base, index, segment = 0;
+	if (op->mem.type != ZYDIS_MEMOP_TYPE_MEM || !value_of(d, op->mem.base, &base) || !value_of(d, op->mem.index, &index))
+		return false;
+	const ZydisRegister own = d->abi->width == 8 ? ZYDIS_REGISTER_FS : ZYDIS_REGISTER_GS;
+	if (op->mem.segment == own)
+		segment = d->regs->tls;
+	else if (op->mem.segment == ZYDIS_REGISTER_FS || op->mem.segment == ZYDIS_REGISTER_GS)
+		return false;
+	if (op->mem.segment == own && !segment)
+		return false;
+	uint64_t at = segment + base + index * op->mem.scale + (uint64_t)op->mem.disp.value;
+	*ret = d->abi->width == 8 ? at : at & UINT32_MAX;
+	return true;
+}
+
+static enum access access_of(const ZydisDecodedOperand *op)
+{
+	bool read = op->actions & ZYDIS_OPERAND_ACTION_MASK_READ, write = op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE;
+	return read && write ? ACCESS_BOTH : write ? ACCESS_WRITE : read ? ACCESS_READ : ACCESS_UNKNOWN;
+}
+
+static void put_registers(const struct decoded *d, struct arena *a, struct instruction *ret)
+{
+	CLEANUP(cleanup_sb) struct sb b = { 0 };
+	ZydisRegister seen[SHOWN];
+	size_t n = 0;
+	for (size_t i = 0; i < d->in.operand_count; i++) {
+		const ZydisDecodedOperand *op = &d->op[i];
+		ZydisRegister regs[2] = { ZYDIS_REGISTER_NONE, ZYDIS_REGISTER_NONE };
+		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) { /* of those that are not written too: push, ret, movs */
+			regs[0] = op->mem.base;
+			regs[1] = op->mem.index;
+		} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER && op->actions & ZYDIS_OPERAND_ACTION_MASK_READ && i < d->in.operand_count_visible) {
+			regs[0] = op->reg.value;
+		}
+		for (size_t k = 0; k < 2; k++) {
+			ZydisRegister whole = ZydisRegisterGetLargestEnclosing(mode_of(d->abi), regs[k]);
+			int dwarf = dwarf_of(d->abi, whole);
+			size_t s = 0;
+			while (s < n && seen[s] != whole)
+				s++;
+			if (dwarf < 0 || s < n || n == SHOWN || !(d->regs->known >> dwarf & 1))
+				continue;
+			seen[n++] = whole;
+			sb_printf(&b, "%s%s = 0x%llx", b.len ? ", " : "", ZydisRegisterGetString(whole), (unsigned long long)d->regs->value[dwarf]);
+		}
+	}
+	ret->operands = str_dup(a, sb_view(&b));
+}
+
+/* A transfer to what cannot be an address faults where it is, not where it goes. */
+static void find_target(struct image *img, const struct decoded *d, struct instruction *ret)
+{
+	uint64_t at;
+	switch (d->in.meta.category) {
+	case ZYDIS_CATEGORY_RET: ret->transfer = "return"; break;
+	case ZYDIS_CATEGORY_CALL: ret->transfer = "call"; break;
+	case ZYDIS_CATEGORY_UNCOND_BR: ret->transfer = "jump"; break;
+	default: return;
+	}
+	for (size_t i = 0; i < d->in.operand_count; i++) {
+		const ZydisDecodedOperand *op = &d->op[i];
+		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY && access_of(op) == ACCESS_READ && address_of(d, op, &at) && image_read_ptr(img, at, &ret->target) == 0)
+			return;
+		if (op->type == ZYDIS_OPERAND_TYPE_REGISTER && i < d->in.operand_count_visible && value_of(d, op->reg.value, &ret->target))
+			return;
+	}
+}
+
+/* The operand that faulted. */
+static void find_operand(const struct decoded *d, bool known, addr_t fault, struct instruction *ret)
+{
+	const ZydisDecodedOperand *one = NULL;
+	size_t n = 0;
+	for (size_t i = 0; i < d->in.operand_count; i++) {
+		const ZydisDecodedOperand *op = &d->op[i];
+		addr_t at;
+		if (op->type != ZYDIS_OPERAND_TYPE_MEMORY || op->mem.type == ZYDIS_MEMOP_TYPE_AGEN || access_of(op) == ACCESS_UNKNOWN)
+			continue;
+		unsigned size = op->size / 8;
+		bool has = address_of(d, op, &at);
+		if (has && known && (fault < at || fault - at >= (size ? size : 1)))
+			continue;
+		bool misaligned = has && !known && size >= 16 && at % size;
+		if (has && !known && !address_is_wild(d->abi, at) && !misaligned)
+			continue;
+		n++;
+		one = op;
+		if (!has)
+			continue;
+		ret->access = access_of(op);
+		ret->has_address = true;
+		ret->address = at;
+		ret->size = size;
+		ret->aligned = misaligned && !address_is_wild(d->abi, at);
+		return;
+	}
+	if (n == 1) /* by vector registers, which are not looked at */
+		ret->access = access_of(one);
+}
+
+int instruction_at(struct image *img, const struct regs *regs, bool known, addr_t fault, struct arena *a, struct instruction *ret)
+{
+	struct decoded d = { .abi = image_abi(img), .regs = regs };
+	uint8_t bytes[LONGEST];
+	ZydisDecoder decoder;
+	ZydisFormatter formatter;
+	char text[256];
+	if (!decoder_of(d.abi, &decoder))
+		return ERR_ABSENT;
+	size_t n = image_read_some(img, regs->pc, bytes, sizeof bytes);
+	if (!n)
+		return ERR_FAULT;
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, bytes, n, &d.in, d.op)))
+		return n < sizeof bytes ? ERR_FAULT : ERR_CORRUPT;
+	if (!ZYAN_SUCCESS(ZydisFormatterInit(&formatter, ZYDIS_FORMATTER_STYLE_INTEL)) ||
+	    !ZYAN_SUCCESS(ZydisFormatterFormatInstruction(&formatter, &d.in, d.op, d.in.operand_count_visible, text, sizeof text, regs->pc, NULL)))
+		return ERR_CORRUPT;
+	struct instruction in = { .text = str_from_bytes(a, text, strlen(text)) };
+	in.divides = d.in.mnemonic == ZYDIS_MNEMONIC_DIV || d.in.mnemonic == ZYDIS_MNEMONIC_IDIV;
+	put_registers(&d, a, &in);
+	find_operand(&d, known, fault, &in);
+	if (!known && !in.has_address)
+		find_target(img, &d, &in);
+	*ret = in;
+	return 0;
+}
+
+/* ---- arguments of a call */
+
+/* What is known of one argument's register on the way, and where that was last written. */
+struct argument { bool set, passed; uint64_t value; addr_t at; };
+
+static int argument_of(const struct abi *abi, ZydisRegister reg)
+{
+	ZydisRegister whole = ZydisRegisterGetLargestEnclosing(mode_of(abi), reg);
+	return whole == ZYDIS_REGISTER_RDI ? 0 : whole == ZYDIS_REGISTER_RSI ? 1 : -1;
+}
+
+/* lea reg, [rip+x] and mov reg, x give it a constant; all else that writes it makes it unknown. */
+static void follow(const struct decoded *d, addr_t pc, struct argument arg[2])
+{
+	for (size_t i = 0; i < d->in.operand_count; i++) {
+		const ZydisDecodedOperand *op = &d->op[i];
+		int n = op->type == ZYDIS_OPERAND_TYPE_REGISTER && op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE ? argument_of(d->abi, op->reg.value) : -1;
+		if (n < 0)
+			continue;
+		const ZydisDecodedOperand *from = d->in.operand_count_visible > 1 && i == 0 ? &d->op[1] : NULL;
+		arg[n] = (struct argument){ .at = pc };
+		if (from && d->in.mnemonic == ZYDIS_MNEMONIC_LEA && from->mem.base == ZYDIS_REGISTER_RIP && from->mem.index == ZYDIS_REGISTER_NONE) {
+			arg[n].set = true;
+			arg[n].value = pc + d->in.length + (uint64_t)from->mem.disp.value;
+		} else if (from && d->in.mnemonic == ZYDIS_MNEMONIC_MOV && from->type == ZYDIS_OPERAND_TYPE_IMMEDIATE) {
+			arg[n].set = true;
+			arg[n].value = op->size == 32 ? from->imm.value.u & UINT32_MAX : from->imm.value.u;
+		}
+	}
+}
+
+int instruction_arguments(struct image *img, addr_t start, addr_t after, struct call_arguments *ret)
+{
+	struct decoded d = { .abi = image_abi(img) };
+	struct argument arg[2] = { { .passed = true }, { .passed = true } };
+	struct VEC(addr_t) targets = { 0 };
+	size_t n_before = 0;
+	ZydisDecoder decoder;
+	int rc = ERR_CORRUPT;
+	if (d.abi->width != 8 || !decoder_of(d.abi, &decoder))
+		return ERR_ABSENT;
+	if (after <= start || after - start > FUNCTION_MAX)
+		return ERR_LIMIT;
+	for (addr_t pc = start; pc < after + BEYOND; pc += d.in.length) {
+		uint8_t bytes[LONGEST];
+		size_t n = image_read_some(img, pc, bytes, LONGEST);
+		if (!n || !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, bytes, n, &d.in, d.op))) {
+			if (pc < after)
+				rc = n ? ERR_CORRUPT : ERR_FAULT;
+			break;
+		}
+		if (d.in.operand_count && d.op[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE && d.op[0].imm.is_relative)
+			*vec_push(&targets) = pc + d.in.length + (uint64_t)d.op[0].imm.value.s;
+		if (pc + d.in.length == after)
+			rc = d.in.meta.category == ZYDIS_CATEGORY_CALL ? 0 : ERR_CORRUPT;
+		n_before = pc < after ? targets.n : n_before;
+		if (pc + d.in.length >= after) /* from there on only ways back are looked for */
+			continue;
+		follow(&d, pc, arg);
+		const ZydisInstructionCategory c = d.in.meta.category;
+		if (c == ZYDIS_CATEGORY_CALL || c == ZYDIS_CATEGORY_RET || c == ZYDIS_CATEGORY_UNCOND_BR)
+			/* What follows is come to from elsewhere, or the callee has used them. */
+			for (size_t i = 0; i < 2; i++)
+				arg[i] = (struct argument){ .at = pc + d.in.length, .passed = c != ZYDIS_CATEGORY_CALL && arg[i].passed };
+	}
+	if (rc == 0) {
+		struct call_arguments got = { 0 };
+		for (size_t i = 0; i < 2; i++) {
+			/* Is there another way to the call, past where it was written? */
+			bool bypassed = false;
+			for (size_t k = 0; k < targets.n; k++)
+				bypassed |= targets.p[k] > (arg[i].set ? arg[i].at : start) && targets.p[k] < after && (arg[i].set || k >= n_before);
+			got.set[i] = arg[i].set && !bypassed;
+			got.passed[i] = arg[i].passed && !bypassed;
+			got.value[i] = arg[i].value;
+		}
+		*ret = got;
+	}
+	vec_free(&targets);
+	return rc;
+}
+#else
+int instruction_at(struct image *img, const struct regs *regs, bool known, addr_t fault, struct arena *a, struct instruction *ret)
+{
+	return ERR_ABSENT;
+}
+
+int instruction_arguments(struct image *img, addr_t start, addr_t after, struct call_arguments *ret)
+{
+	return ERR_ABSENT;
+}
+#endif

@@ -1,0 +1,31 @@
+/*
+ * What a signal handler interrupted: the kernel lays registers and, for some handlers, siginfo on the stack before it calls
+ * one.  Where the handler then ended the process, that is the crash.
+ */
+#ifndef INSPECT_SIGNAL_FRAME_H
+#define INSPECT_SIGNAL_FRAME_H
+
+#include "image/image.h"
+
+struct signal_frame {
+	addr_t at;                /* the ucontext */
+	struct regs regs;         /* that were interrupted */
+	bool has_info;            /* the handler asked for siginfo (SA_SIGINFO) */
+	int signo, code;          /* has_info */
+	addr_t addr;              /* of a fault, has_info or trapped */
+	int64_t pid, uid;         /* of a sender, has_info */
+	/* x86: what the processor said when it last trapped in this thread, which need not have been for this signal. */
+	bool trapped;
+	unsigned trap;            /* 14: page fault, 13: general protection, 6: illegal instruction, 0: division, or none at all */
+	uint64_t error;           /* of a page fault: 1 the mapping refused it, 2 a write, 16 an instruction */
+};
+/*
+ * The next one on th's stack from `from` (0: from its stack pointer) outwards, which is looked through for no more than the
+ * stack's segment.  ERR_ABSENT: none, or no such machine.  Old ones may lie there that were returned from: a caller asks
+ * whether the stack's frames lead to it.
+ */
+int signal_frame_next(struct image *img, const struct thread *th, addr_t from, struct signal_frame *ret) MUST_CHECK;
+
+enum { TRAP_DIVIDE = 0, TRAP_ILLEGAL = 6, TRAP_PROTECTION = 13, TRAP_PAGE = 14 };
+
+#endif
