@@ -18,8 +18,8 @@ static const struct { int signo, code; int sender; addr_t addr; enum verdict_kin
 	{ SIGSEGV, 1, 0, 0x1000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x1000 (nothing is mapped there)" },
 	{ SIGSEGV, 2, 0, 0x7f0012345678, VERDICT_CRASH, false, "SIGSEGV: access to address 0x7f0012345678 (the mapping does not allow it)" },
 	/* The stack is at 0x30000 to 0x32000, sp 0x30010; libx.so at 0x50000 to 0x51000. */
-	{ SIGSEGV, 1, 0, 0x2fff8, VERDICT_CRASH, false, "SIGSEGV: access to address 0x2fff8 (stack overflow: in the guard area of this thread's stack)" },
-	{ SIGSEGV, 2, 0, 0x2f000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x2f000 (stack overflow: in the guard area of this thread's stack)" },
+	{ SIGSEGV, 1, 0, 0x2fff8, VERDICT_CRASH, false, "SIGSEGV: access to address 0x2fff8 (stack overflow: in the guard page of main's stack)" },
+	{ SIGSEGV, 2, 0, 0x2f000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x2f000 (stack overflow: in the guard page of main's stack)" },
 	{ SIGSEGV, 1, 0, 0x51000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x51000 (at the very end of libx.so)" },
 	{ SIGSEGV, 1, 0, 0x5100c, VERDICT_CRASH, false, "SIGSEGV: access to address 0x5100c (12 bytes past the end of libx.so)" },
 	{ SIGSEGV, 2, 0, 0x50008, VERDICT_CRASH, false, "SIGSEGV: access to address 0x50008 (the mapping does not allow it)" },

@@ -32,6 +32,16 @@ static struct str mapping_words(struct image *img, struct arena *a, const struct
 	return str_printf(a, "the memory at 0x%llx", (unsigned long long)s->start);
 }
 
+/* The first thread is the one that the signal came to. */
+static struct str guard_words(struct image *img, struct arena *a)
+{
+	const struct thread *th;
+	if (!image_threads(img, &th))
+		return STR("stack overflow: in the guard page of a stack");
+	return th->tid == image_facts(img)->pid ? STR("stack overflow: in the guard page of main's stack")
+		: str_printf(a, "stack overflow: in the guard page of thread %d's stack", (int)th->tid);
+}
+
 struct str address_words(struct image *img, struct arena *a, addr_t addr, const struct regs *regs)
 {
 	const struct segment *below, *above;
@@ -46,7 +56,7 @@ struct str address_words(struct image *img, struct arena *a, addr_t addr, const 
 	/* The stack pointer stands at the low end of its stack, and the address just beneath that. */
 	if (sp && above && above->start - addr <= GUARD && (sp > addr ? sp - addr : addr - sp) <= FRAME &&
 	    (sp < above->start || (sp - above->start < above->size && sp - above->start <= FRAME)) && above->prot & 2)
-		return STR("stack overflow: in the guard area of this thread's stack");
+		return guard_words(img, a);
 	if (below && addr - (below->start + below->size) < PAST) {
 		uint64_t past = addr - (below->start + below->size);
 		struct str what = mapping_words(img, a, below);

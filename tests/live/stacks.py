@@ -100,7 +100,7 @@ def kinds(frames):
 
 def overflows(case, function):
     verdict = case.rep["verdict"]
-    tap.ok("stack overflow" in verdict["title"] and "guard" in verdict["title"], "%s: a stack overflow, in words" % case.name, verdict["title"])
+    tap.ok("stack overflow: in the guard page of main's stack" in verdict["title"], "%s: a stack overflow, in words" % case.name, verdict["title"])
     tap.equal((verdict["location"]["function"], verdict["signal"]["name"]), (function, "SIGSEGV"), "%s: and where" % case.name)
     tap.ok(case.seconds < TOO_LONG, "%s: in time" % case.name, case.seconds)
 
@@ -227,10 +227,10 @@ def main():
     found, absent = find()
     for python in found:
         wanted = sys.argv[3:]
-        if (wanted and not any(w in python.name for w in wanted)) or (python.minor, python.config) not in known or python.config not in ("x86_64", "i386"):
+        if (wanted and not any(w in python.name for w in wanted)) or (python.minor, python.config) not in known or python.config.split("-")[0] not in ("x86_64", "i386"):
             continue
-        first = python.minor not in seen
-        seen.add(python.minor)
+        first = (python.minor, python.config) not in seen
+        seen.add((python.minor, python.config))
         vdso(python)
         by_signal(python)
         callback(python)
