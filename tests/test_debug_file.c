@@ -242,20 +242,80 @@ START_TEST(fetched)
 	setenv("PATH", path, 1);
 	/* Not allowed: not run. */
 	look(&s, &(struct search){ 0 });
-	ck_assert(!modules_fetch(s.mods, s.m, false));
+	ck_assert(!modules_fetch(s.mods, s.m, true));
 	ck_assert_int_ne(access(in_dir("asked"), F_OK), 0);
 	modules_close(s.mods);
 	time_t before = time(NULL);
 	look(&s, &(struct search){ .fetch_ms = 500 });
 	ck_assert_ptr_null(s.m->debug_file);
 	ck_assert_int_eq(s.m->symbols, SYMBOLS_DYNSYM);
-	bool new = modules_fetch(s.mods, s.m, false);
+	bool new = modules_fetch(s.mods, s.m, true);
 	ck_assert_msg(new == finders[_i].used, "%s", finders[_i].what);
 	ck_assert_msg((s.m->debug_file != NULL) == finders[_i].used, "%s", finders[_i].what);
 	ck_assert_int_eq(s.m->symbols, finders[_i].used ? SYMBOLS_FULL : SYMBOLS_DYNSYM);
-	ck_assert(!modules_fetch(s.mods, s.m, false)); /* asked once */
+	ck_assert(!modules_fetch(s.mods, s.m, true)); /* asked once */
 	ck_assert_int_le(time(NULL) - before, (time_t)finders[_i].max_s);
 	end(&s);
+}
+END_TEST
+
+/* The executable itself, as soon as the modules are looked at. */
+START_TEST(fetched_executable)
+{
+	struct scene s;
+	scene(&s, false, false, true);
+	write_file("cache/it", s.debug, SO_FILE);
+	char script[512], path[512];
+	snprintf(script, sizeof script, "#!/bin/sh\ntest \"$1 $2\" = \"executable 303132333435363738396162636465666768696a\" && echo %s/cache/it\n", dir);
+	write_file("bin/debuginfod-find", script, strlen(script));
+	ck_assert_int_eq(chmod(in_dir("bin/debuginfod-find"), 0700), 0);
+	snprintf(path, sizeof path, "%s:/usr/bin:/bin", in_dir("bin"));
+	setenv("PATH", path, 1);
+	look(&s, &(struct search){ .fetch_ms = _i ? 5000 : 0 });
+	ck_assert(s.m->exe);
+	ck_assert_int_eq(s.m->file != NULL, _i);
+	ck_assert_int_eq(s.m->symbols, _i ? SYMBOLS_FULL : SYMBOLS_DYNSYM);
+	end(&s);
+}
+END_TEST
+
+/* Build-ids become digits, whatever they are: nothing but .build-id's own folders is looked into. */
+START_TEST(bad_ids)
+{
+	static const char *const ids[] = { "../../../../../etc/passwd", "/", "a/../../app/libx.dbg", "x", "-rf /", "\x7f\x01\n", "%s%s%n" };
+	struct scene s;
+	scene(&s, false, false, false);
+	modules_close(NULL);
+	image_close(s.img);
+	build_elf_free(s.core);
+	free(s.debug);
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, 100, 0x10000, 0x70000100);
+	build_elf_memory(b, 0x70000000, 0x1000, 3);
+	struct build_so so = { .abi = *build_elf_abi(b), .build_id = ids[_i], .symbols = symbols, .n_symbols = 2, .stripped = true };
+	uint8_t *file = build_so(&so);
+	so.stripped = false;
+	uint8_t *debug = build_so(&so);
+	write_file("app/libx.so", file, SO_FILE);
+	char name[256] = "debug/.build-id/", *p = name + strlen(name);
+	for (const char *c = ids[_i]; *c; c++)
+		p += sprintf(p, "%02x%s", (unsigned char)*c, c == ids[_i] ? "/" : "");
+	strcpy(p, ".debug");
+	write_file(name, debug, SO_FILE);
+	build_so_map(b, &so, file, BIAS, in_dir("app/libx.so"), SO_USUAL);
+	struct image *img = build_elf_open(b);
+	const char *const debug_path[] = { in_dir("debug"), NULL };
+	struct modules *mods;
+	const struct module *m;
+	ck_assert_int_eq(modules_open(img, &(struct search){ .debug_path = debug_path }, &mods, NULL), 0);
+	ck_assert_uint_eq(modules_list(mods, &m), 1);
+	ck_assert_uint_eq(m->build_id.len, strlen(ids[_i]));
+	ck_assert_int_eq(m->debug_file != NULL, strlen(ids[_i]) > 1); /* one byte names no file */
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(file);
+	free(debug);
 }
 END_TEST
 
@@ -268,6 +328,8 @@ int main(void)
 	tcase_add_loop_test(tc, looked_for, 0, sizeof places / sizeof *places);
 	tcase_add_loop_test(tc, bad_links, 0, 6);
 	tcase_add_loop_test(tc, fetched, 0, sizeof finders / sizeof *finders);
+	tcase_add_loop_test(tc, fetched_executable, 0, 2);
+	tcase_add_loop_test(tc, bad_ids, 0, 7);
 	suite_add_tcase(s, tc);
 	SRunner *sr = srunner_create(s);
 	srunner_run_all(sr, CK_SILENT);

@@ -86,11 +86,17 @@ void natives_fetch(struct target *t)
 	for (unsigned round = 0; round < FETCH_ROUNDS && native_finish(t->native, &rec, &err) == 0; round++) {
 		bool new = false;
 		for (size_t i = 0; i < rec->frames.n; i++) {
-			const struct module *m = modules_at(t->mods, rec->frames.p[i].pc - (rec->frames.p[i].bits & NATIVE_CALL));
+			const struct native_frame *f = &rec->frames.p[i];
+			const struct module *m = modules_at(t->mods, f->pc - (f->bits & NATIVE_CALL));
 			if (!m || asked[m - list])
 				continue;
-			asked[m - list] = true;
-			new |= modules_fetch(t->mods, m, t->native_limits.lines);
+			/* Debug information may be big: it is asked for where there is a use for it. */
+			const bool nameless = m->symbols != SYMBOLS_FULL && !native_name_at(rec, f->pc, f->bits & NATIVE_CALL);
+			const bool debug = t->native_limits.lines ? !m->lines : nameless;
+			if (m->file && !debug)
+				continue;
+			asked[m - list] = debug;
+			new |= modules_fetch(t->mods, m, debug);
 		}
 		if (!new)
 			return;

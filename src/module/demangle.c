@@ -9,28 +9,36 @@
 
 #include <libiberty/demangle.h>
 
-enum { SYMBOL_MAX = 1024 };
+enum { SYMBOL_MAX = 1024, DROPPED_MAX = 1 << 20 };
 
 struct sink {
 	char *p;
-	size_t len, room;
+	size_t len, room, dropped;
 	jmp_buf full;
 };
 
-/* The callbacks' users keep their state on the stack (cplus_demangle_v3_callback, rust_demangle_callback), so this may leave them. */
+/*
+ * What does not fit is dropped, and where that does not end it is left for good: the callers keep their state on the stack
+ * (cplus_demangle_v3_callback, rust_demangle_callback), but for the letters of an identifier.
+ */
 static void add(const char *s, size_t n, void *arg)
 {
 	struct sink *k = arg;
-	if (n >= k->room - k->len)
-		longjmp(k->full, 1);
-	memcpy(k->p + k->len, s, n);
+	if (k->dropped || n >= k->room - k->len) {
+		k->dropped += n + 1;
+		if (k->dropped > DROPPED_MAX)
+			longjmp(k->full, 1);
+		return;
+	}
+	if (n)
+		memcpy(k->p + k->len, s, n);
 	k->len += n;
 }
 
 static bool by(int (*with)(const char *, int, demangle_callbackref, void *), const char *symbol, char *ret, size_t room)
 {
 	struct sink k = { .p = ret, .room = room };
-	if (setjmp(k.full) || !with(symbol, DMGL_ANSI, add, &k) || !k.len || memchr(ret, 0, k.len))
+	if (setjmp(k.full) || !with(symbol, DMGL_ANSI, add, &k) || !k.len || k.dropped || memchr(ret, 0, k.len))
 		return false;
 	ret[k.len] = 0;
 	return true;

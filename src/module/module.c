@@ -512,7 +512,7 @@ int modules_fetch_state(const struct modules *mods)
 	return opener_fetch_state(mods->opener);
 }
 
-bool modules_fetch(struct modules *mods, const struct module *pub, bool lines)
+bool modules_fetch(struct modules *mods, const struct module *pub, bool want_debug)
 {
 	struct mod *m = &mods->mod[pub - mods->pub];
 	const struct disk_file *file = m->file, *debug = m->debug;
@@ -525,7 +525,7 @@ bool modules_fetch(struct modules *mods, const struct module *pub, bool lines)
 		image_settle(mods->img);
 		rate_symbols(m);
 	}
-	if (!m->asked_debug && (lines ? !m->pub.lines : m->pub.symbols != SYMBOLS_FULL)) {
+	if (want_debug && !m->asked_debug) {
 		m->asked_debug = true;
 		debug_fetch(m);
 	}

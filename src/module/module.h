@@ -37,9 +37,9 @@ size_t modules_list(const struct modules *mods, const struct module **ret); /* s
 const struct module *modules_at(const struct modules *mods, addr_t addr);
 const struct module *modules_exe(const struct modules *mods);               /* NULL if not known */
 struct opener *modules_opener(struct modules *mods);
-/* Ask debuginfod for what is not here of it: the file itself, and debug information where its names are not known (lines: where its lines are
- * not).  Is there something new now?  Changes *m. */
-bool modules_fetch(struct modules *mods, const struct module *m, bool lines);
+/* Ask debuginfod for what is not here of it: the file itself and, if wanted, debug information.  Each is asked for once.  Is there something
+ * new now?  Changes *m. */
+bool modules_fetch(struct modules *mods, const struct module *m, bool debug);
 /* May it be asked?  0; ERR_ABSENT: that was not allowed, ERR_UNSUPPORTED: debuginfod-find is not here, ERR_LIMIT: it takes too long. */
 int modules_fetch_state(const struct modules *mods);
 
