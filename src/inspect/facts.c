@@ -15,6 +15,21 @@ const char *size_text(struct arena *a, uint64_t bytes)
 	return str_c(a, str_printf(a, u && v < 10 ? "%.1f %s" : "%.0f %s", v, unit[u]));
 }
 
+/* Stacks are private memory, which bit 0 of coredump_filter keeps (core(5)). */
+static bool no_stacks(struct image *img)
+{
+	const struct thread *th;
+	const size_t n = image_threads(img, &th);
+	size_t asked = 0;
+	for (size_t i = 0; i < n; i++) {
+		uint8_t byte;
+		if (th[i].regs.sp && image_read(img, th[i].regs.sp, &byte, 1) == 0)
+			return false;
+		asked += th[i].regs.sp != 0;
+	}
+	return asked > 0;
+}
+
 static void input_facts(struct target *t, struct report *r)
 {
 	const struct image_facts *f = image_facts(t->img);
@@ -44,6 +59,8 @@ static void input_facts(struct target *t, struct report *r)
 			bytes += f->lost[i].end - f->lost[i].start;
 		report_problem(r, P_REGIONS_LOST, f->n_lost, size_text(r->arena, bytes));
 	}
+	if (f->kind == IMAGE_CORE && !f->truncated && no_stacks(t->img))
+		report_problem(r, P_NO_STACKS);
 	if (f->kind == IMAGE_SNAPSHOT && !f->consistent)
 		report_problem(r, P_NOT_CONSISTENT, "pysnap could not stop every thread");
 	if (f->kind == IMAGE_CORE && !f->has_file_note)
