@@ -223,6 +223,12 @@ static struct report *aborted(void)
 	r->verdict.ended_by.code = -6;
 	r->verdict.ended_by.sender_pid = 19452;
 	r->verdict.raised_by = STR("abort() <- _Py_FatalErrorFunc <- PyMem_Free <- _multiarray_umath\x1b[2J.so");
+	r->verdict.collector.known = true;
+	r->verdict.collector.generation = 2;
+	r->verdict.collector.phase = "subtracting references";
+	r->verdict.collector.object = 0x7f1cab8627b0;
+	r->verdict.collector.field = "ob_type";
+	r->verdict.collector.value = 0x4141414141414140;
 	*vec_push(&r->verdict.notes) = (struct report_note){ "handler", STR("a handler ran, which called abort") };
 	*vec_push(&r->verdict.notes) = (struct report_note){ "collector", STR("an ob_type \x1b]0;title\x07 is no type") };
 	struct report_thread *t = build_thread(r, 19452, "MainThread");

@@ -120,7 +120,7 @@ static struct str title_without_address(struct image *img, struct report *r, con
 	return str_printf(r->arena, STR_FMT ": the processor refused an access; no address is given (often an address that is not canonical)", STR_ARG(name));
 }
 
-struct str fault_title(struct target *t, struct report *r, const struct fault *f)
+struct str fault_title(struct target *t, struct report *r, struct fault *f)
 {
 	const struct code *c = code_of(f->signo, f->code);
 	const struct str name = signal_name(r->arena, f->signo);
@@ -132,6 +132,8 @@ struct str fault_title(struct target *t, struct report *r, const struct fault *f
 		r->verdict.instruction = in.text;
 		r->verdict.operands = in.operands;
 	}
+	f->at_known = in.has_address || (f->has_addr && !none);
+	f->at = in.has_address ? in.address : f->addr;
 	if (f->signo == SIGILL || f->signo == SIGFPE || f->signo == SIGTRAP)
 		return str_printf(r->arena, STR_FMT ": %s at 0x%llx", STR_ARG(name), c && c->words ? c->words : "fault", addr);
 	if (f->signo == SIGSYS)

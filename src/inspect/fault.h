@@ -11,9 +11,12 @@ struct fault {
 	const struct regs *regs;  /* of the thread then; NULL: not known */
 	bool has_error;           /* x86: the page fault's error code, which only a signal frame has */
 	uint64_t error;
+	/* By fault_title: where it was, also when the processor gave no address. */
+	bool at_known;
+	addr_t at;
 };
 /* Line 1's text; fills r->verdict.access, instruction and operands where they can be known. */
-struct str fault_title(struct target *t, struct report *r, const struct fault *f);
+struct str fault_title(struct target *t, struct report *r, struct fault *f);
 
 /* "SIGSEGV"; "SEGV_MAPERR", or NULL.  Linux's numbers, which are the same on every machine that registers.def has. */
 struct str signal_name(struct arena *a, int signo);

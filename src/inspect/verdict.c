@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include "inspect/abort.h"
+#include "inspect/collector.h"
 #include "inspect/fault.h"
 #include "inspect/instruction.h"
 #include "inspect/signal_frame.h"
@@ -226,13 +227,14 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	const struct image_facts *f = image_facts(t->img);
 	const struct report_thread *th = &r->threads.p[0];
 	struct signal_frame sf;
-	struct fault fault = { f->siginfo.signo, f->siginfo.code, f->siginfo.has_addr, f->siginfo.addr, &native->regs, false, 0 };
+	struct fault fault = { .signo = f->siginfo.signo, .code = f->siginfo.code, .has_addr = f->siginfo.has_addr, .addr = f->siginfo.addr, .regs = &native->regs };
 	addr_t pc = native->regs.pc;
 	const bool handler = handled_signal(t, r, th, native, &sf);
 	if (handler) {
 		ended_later(r, f, &sf, th);
 		pc = sf.regs.pc;
-		fault = (struct fault){ sf.signo, sf.code, true, sf.addr, &sf.regs, sf.trapped && sf.trap == TRAP_PAGE, sf.error };
+		fault = (struct fault){ .signo = sf.signo, .code = sf.code, .has_addr = true, .addr = sf.addr, .regs = &sf.regs,
+			.has_error = sf.trapped && sf.trap == TRAP_PAGE, .error = sf.error };
 	}
 	const struct str name = signal_name(r->arena, handler || f->siginfo.known ? fault.signo : r->verdict.signal.number);
 	if ((handler || f->siginfo.known) && signal_is_fault(fault.signo) && fault.code > 0)
@@ -250,6 +252,7 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	r->verdict.culprit = crash_culprit(th, pc);
 	crash_ids(t->img, r, th, pc);
 	exceptions_add(t, r, th);
+	collector_notes(t, r, th, fault.regs, &fault);
 }
 
 static int run(struct target *t, const struct limits *lim, struct report *r)

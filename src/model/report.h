@@ -158,6 +158,13 @@ struct report {
 		struct str operands;                 /* the registers in it: "rdi = 0x0" */
 		struct str raised_by;                /* of a process that ended itself: "abort() <- ..." */
 		struct { bool known; struct str name; int number, code; int64_t sender_pid; } ended_by; /* where a handler ran first: the last signal */
+		struct {                             /* of a crash inside of the garbage collector */
+			bool known, certain;         /* certain: that the object is the cause */
+			int generation;              /* -1: not known */
+			const char *phase;           /* NULL: not known */
+			uint64_t object, value;      /* whose field cannot be right, and what stands there; field NULL: none was found */
+			const char *field;
+		} collector;
 		bool exceptions_known;               /* it is known what exceptions its thread has */
 		struct VEC(struct report_note) notes;
 		const struct report_frame *native;   /* of a crash: the innermost native frame; NULL if not known */

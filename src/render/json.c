@@ -374,6 +374,18 @@ static json_t *verdict(const struct report *r)
 		put(o, "instruction", instruction);
 	}
 	put_text(o, "raised_by", r->verdict.raised_by);
+	if (r->verdict.collector.known) {
+		json_t *collector = json_object();
+		put_number(collector, "generation", r->verdict.collector.generation);
+		put_word(collector, "phase", r->verdict.collector.phase);
+		if (r->verdict.collector.field) {
+			put_hex(collector, "object", r->verdict.collector.object);
+			put_word(collector, "field", r->verdict.collector.field);
+			put_hex(collector, "value", r->verdict.collector.value);
+			put_word(collector, "confidence", r->verdict.collector.certain ? "certain" : "likely");
+		}
+		put(o, "collector", collector);
+	}
 	if (r->verdict.notes.n) {
 		json_t *explain = json_array();
 		for (size_t i = 0; i < r->verdict.notes.n; i++)

@@ -163,6 +163,26 @@ def fatal_errors(python):
         target.end()
 
 
+def collections(python):
+    """The collector trips over an object: its type, or its link to the next, overwritten."""
+    free = python.config.endswith("-t")
+    for case, field, value in (("bad-type", "ob_type", "0x4141414141414140"), ("bad-link", "_gc_next", "0x4242424242424240")):
+        if python.config.startswith("i386") or (free and case == "bad-link"):
+            continue
+        got = crash(python, case)
+        if not got:
+            continue
+        rep, text, _, target = got
+        name, found = "%s: %s" % (python.name, case), rep["verdict"].get("collector", {})
+        victim = re.search(r"VICTIM (0x[0-9a-f]+)", target.text()).group(1)
+        tap.equal((found.get("object"), found.get("field"), found.get("value"), found.get("confidence")), (victim, field, value, "certain"),
+                  "%s: the object and its field" % name)
+        tap.ok((line(text, "collector") or "").startswith("garbage was being collected") and victim in (line(text, "object") or ""), "%s: it is said" % name, text[:900])
+        if [int(n) for n in python.minor.split(".")] >= [3, 8] and not free and not (python.config.endswith("-d") and case == "bad-link"):
+            tap.equal(found.get("generation"), 2, "%s: the generation" % name)
+        target.end()
+
+
 def main():
     wanted, known = sys.argv[3:], layouts(PYANALYZE)
     found, absent = find()
@@ -172,7 +192,7 @@ def main():
         if (python.minor, python.config) not in known:
             tap.skip("crashes of " + python.name, "no table of its version yet")
             continue
-        for check in (exceptions, faults, fatal_errors):
+        for check in (exceptions, faults, fatal_errors, collections):
             check(python)
     for name, why in absent:
         if not wanted:

@@ -1,0 +1,179 @@
+/* A crash while garbage was being collected: the generation and the phase, and the object that cannot be right. */
+#include "inspect/collector.h"
+
+#include <inttypes.h>
+
+#include "inspect/fault.h"
+#include "python/collector.h"
+
+/* Functions of the collector, innermost first where one calls another, and what they do. */
+static const struct { const char *name, *phase; } functions[] = {
+	{ "update_refs", "copying reference counts" },
+	{ "visit_decref", "subtracting references" }, { "subtract_refs", "subtracting references" },
+	{ "visit_reachable", "looking for what is reachable" }, { "move_unreachable", "looking for what is reachable" },
+	{ "untrack_tuples", "looking for tuples that need no collecting" }, { "untrack_dicts", "looking for dicts that need no collecting" },
+	{ "move_legacy_finalizers", "looking for finalizers" }, { "move_legacy_finalizer_reachable", "looking for finalizers" },
+	{ "visit_move", "looking for finalizers" }, { "clear_unreachable_mask", "looking for finalizers" },
+	{ "handle_weakrefs", "clearing weak references" }, { "handle_resurrected_objects", "looking for what finalizers revived" },
+	{ "finalize_garbage", "calling finalizers" }, { "delete_garbage", "clearing garbage" },
+	{ "deduce_unreachable", NULL }, { "deduce_unreachable_heap", NULL }, { "gc_collect_main", NULL }, { "gc_collect_region", NULL }, { "gc_collect_full", NULL },
+	{ "gc_collect_young", NULL }, { "gc_collect_increment", NULL }, { "collect_with_callback", NULL }, { "gc_collect_generations", NULL }, { "collect", NULL },
+	{ "collect_generations", NULL }, { "_PyGC_Collect", NULL }, { "PyGC_Collect", NULL }, { "_PyGC_CollectNoFail", NULL }, { "_Py_RunGC", NULL },
+	{ "gc_collect_internal", NULL },
+};
+
+struct found {
+	bool names;               /* native frames say that it is the collector */
+	const char *phase;
+	int generation;           /* -1: not known */
+	addr_t object, type;      /* type stands in its ob_type and is none */
+	addr_t before, link;      /* or: after this object the list leads to link, where none is */
+	bool broken, sure;        /* sure: registers or the address lead to it */
+};
+
+/* "gc_collect_main.constprop.0" is one of them too. */
+static bool named(struct str s, const char *name)
+{
+	size_t n = strlen(name);
+	return s.len >= n && memcmp(s.s, name, n) == 0 && (s.len == n || s.s[n] == '.');
+}
+
+/* The native frames from the crash out to the first Python frame. */
+static void by_names(const struct report_thread *th, addr_t pc, struct found *out)
+{
+	const struct report_frame *f;
+	for (struct inward w = inward_from(th, pc); (f = inward_next(&w)) && !f->python;)
+		for (size_t i = 0; f->function.len && i < sizeof functions / sizeof *functions; i++)
+			if (named(f->function, functions[i].name)) {
+				out->names = true;
+				if (!out->phase)
+					out->phase = functions[i].phase;
+			}
+}
+
+static bool in_registers(const struct regs *regs, addr_t value)
+{
+	for (unsigned i = 0; i < 64; i++)
+		if (regs->known >> i & 1 && regs->value[i] == value)
+			return true;
+	return false;
+}
+
+/* Was the field of a type at `type` read when it crashed? */
+static bool read_of_type(const struct py *py, const struct fault *f, addr_t type)
+{
+	return f->at_known && f->at >= type && f->at - type < py->layout.size[S_PyHeapType];
+}
+
+/* An object in the registers whose ob_type leads to the address that could not be read. */
+static void by_registers(const struct py *py, const struct regs *regs, const struct fault *f, struct collector_types *types, struct found *out)
+{
+	const struct segment *stack = image_segment_at(py->img, regs->sp); /* no object lies there, but the address may */
+	for (unsigned i = 0; i < 64 && !out->object; i++) {
+		const addr_t at[] = { regs->value[i], regs->value[i] + py->layout.size[S_PyGCHead] };
+		addr_t type;
+		for (unsigned k = 0; k < 2 && regs->known >> i & 1; k++)
+			if (!(stack && at[k] >= stack->start && at[k] - stack->start < stack->size) && collector_bad_type(py, types, at[k], &type) == 1 && read_of_type(py, f, type)) {
+				out->object = at[k];
+				out->type = type;
+				out->sure = true;
+				break;
+			}
+	}
+}
+
+/* The lists, the youngest first: the one that is being collected, and the first object in any that cannot be right. */
+static void by_lists(const struct py *py, const struct py_collector *c, const struct regs *regs, const struct fault *f, struct collector_types *types, struct found *out)
+{
+	for (unsigned i = 0; i < COLLECTOR_LISTS; i++) {
+		struct collector_walk w = collector_list(py, c->list[i]);
+		struct collected o = { 0 };
+		addr_t last = 0, type;
+		int rc;
+		while ((rc = collector_next(&w, &o)) > 0) {
+			if (o.looked_at && i < 3 && out->generation < 0)
+				out->generation = (int)i;
+			int bad = out->object ? 0 : collector_bad_type(py, types, o.object, &type);
+			if (bad == 1) {
+				out->object = o.object;
+				out->type = type;
+				out->sure = read_of_type(py, f, type) || in_registers(regs, o.object) || in_registers(regs, o.head) || in_registers(regs, type);
+			}
+			last = o.object;
+			if (out->object && out->generation >= 0)
+				break;
+		}
+		if ((rc == ERR_FAULT || rc == ERR_CORRUPT) && !out->object && !out->broken && !image_mapping_at(py->img, w.at)) {
+			out->broken = true;
+			out->before = last;
+			out->link = w.at;
+			out->sure = (f->at_known && f->at - w.at < 64) || in_registers(regs, w.at);
+		}
+	}
+}
+
+/* Eight bytes as text, where that is what they look like. */
+static void put_ascii(struct sb *b, const struct abi *abi, addr_t value)
+{
+	char text[8];
+	for (unsigned i = 0; i < abi->width; i++) {
+		unsigned byte = abi->big_endian ? abi->width - 1u - i : i;
+		text[i] = (char)(value >> byte * 8 & 0xff);
+		if (text[i] < ' ' || text[i] > '~')
+			return;
+	}
+	sb_printf(b, " ('%.*s')", abi->width, text);
+}
+
+void collector_notes(struct target *t, struct report *r, const struct report_thread *th, const struct regs *regs, const struct fault *f)
+{
+	const struct py *py = t->py;
+	struct found found = { .generation = -1 };
+	struct py_collector c;
+	struct collector_types types = { 0 };
+	addr_t interp;
+	by_names(th, regs->pc, &found);
+	if (!py || READ(py, th->state, PyThread, interp, &interp) < 0 || py_collector_find(py, interp, &c) < 0)
+		c = (struct py_collector){ 0 };
+	/* It is another thread's where this one has no lock. */
+	if (!found.names && !(c.known && c.collecting && th->has_python && (th->holds_gil || py->free_threaded)))
+		return;
+	if (py) {
+		by_lists(py, &c, regs, f, &types, &found);
+		if (!found.object && !found.broken)
+			by_registers(py, regs, f, &types, &found);
+	}
+	r->verdict.collector.known = true;
+	r->verdict.collector.generation = found.generation;
+	r->verdict.collector.phase = found.phase;
+	struct sb b = { 0 };
+	sb_printf(&b, "garbage was being collected");
+	if (found.generation >= 0)
+		sb_printf(&b, ", generation %d", found.generation);
+	if (found.phase)
+		sb_printf(&b, ", %s", found.phase);
+	if (!found.names)
+		sb_printf(&b, ", most likely by this thread");
+	verdict_note(r, "collector", sb_take(&b, r->arena));
+	if (found.object) {
+		r->verdict.collector.object = found.object;
+		r->verdict.collector.field = "ob_type";
+		r->verdict.collector.value = found.type;
+		sb_printf(&b, "0x%" PRIx64 " cannot be right: its ob_type = 0x%" PRIx64, found.object, found.type);
+		put_ascii(&b, image_abi(t->img), found.type);
+		sb_printf(&b, " is no type");
+	} else if (found.broken) {
+		r->verdict.collector.object = found.before;
+		r->verdict.collector.field = "_gc_next";
+		r->verdict.collector.value = found.link;
+		sb_printf(&b, found.before ? "0x%" PRIx64 " cannot be right: its _gc_next" : "the head of a list cannot be right: its _gc_next%.0" PRIx64, found.before);
+		sb_printf(&b, " = 0x%" PRIx64, found.link);
+		put_ascii(&b, image_abi(t->img), found.link);
+		sb_printf(&b, " leads to no object");
+	} else {
+		return;
+	}
+	sb_printf(&b, found.sure ? "; this is what it tripped over" : "; likely what it tripped over");
+	r->verdict.collector.certain = found.sure;
+	verdict_note(r, "object", sb_take(&b, r->arena));
+}
