@@ -443,6 +443,16 @@ static struct report *built_marks(void)
 	struct report_frame *jit = (struct report_frame *)found(r, "JIT code", NULL, 0x7f52ea4f6017, "scan", true);
 	struct report_frame *signal = (struct report_frame *)found(r, "__restore_rt", "/usr/lib/libc.so.6", 0x7ffff7d5b000, "cfi", false);
 	struct report_frame *handler = (struct report_frame *)found(r, "handler", "/srv/app/fast.so", 0x7ffff7001020, "cfi", false);
+	struct report_frame *cxx = (struct report_frame *)found(r, "net::Client::send", "/srv/app/net.so", 0x7ffff7101020, "cfi", false);
+	struct report_frame *gone = (struct report_frame *)found(r, NULL, "/srv/app/gone.so", 0x7ffff7201020, "cfi", false);
+	cxx->symbol = STR("_ZN3net6Client4sendERKSs");
+	gone->build_id = STR("0011223344556677");
+	*vec_push(&r->modules) = (struct report_module){ .path = STR("/srv/app/net.so"), .build_id = STR("aabbccdd"), .file = STR("/root/srv/app/net.so"),
+		.debug_file = STR("/usr/lib/debug/.build-id/aa/bbccdd.debug"), .start = 0x7ffff7100000, .end = 0x7ffff7110000, .symbols = "full" };
+	*vec_push(&r->modules) = (struct report_module){ .path = STR("/srv/app/gone.so"), .build_id = STR("0011223344556677"), .disk_path = STR("/srv/app/gone.so"),
+		.disk_build_id = STR("8899"), .start = 0x7ffff7200000, .end = 0x7ffff7210000, .symbols = "mismatch" };
+	*vec_push(&r->modules) = (struct report_module){ .path = STR("/srv/app/old\x1b[2J.so"), .disk_path = STR("/srv/app/old\x1b[2J.so"), .start = 0x7ffff7300000,
+		.end = 0x7ffff7310000, .symbols = "none" };
 	jit->jit = true;
 	signal->signal = true;
 	handler->into = 32;
@@ -458,13 +468,15 @@ static struct report *built_marks(void)
 		found(r, NULL, "/srv/app/fast.so", 0x7ffff7001234, "signal frame", false),
 		signal,
 		handler,
+		cxx,
+		gone,
 		found(r, "clock_gettime", "[vdso]", 0x7ffff7fc1234, "registers", false),
 	};
 	struct report_thread *t = build_thread(r, 100, "MainThread");
 	t->main = true;
 	build_stack(r, stack, COUNT(stack));
 	const struct report_frame *apart[] = {
-		stack[1], stack[3], stack[3], stack[3], stack[3], stack[3], stack[0], stack[9],
+		stack[1], stack[3], stack[3], stack[3], stack[3], stack[3], stack[0], stack[11],
 	};
 	t = build_thread(r, 101, "apart");
 	t->unmatched = STR("their numbers or places differ");

@@ -179,6 +179,27 @@ START_TEST(looked_for)
 }
 END_TEST
 
+/* The file itself by its build-id, where nothing is at its path: here and in the sysroot; another build is not used. */
+START_TEST(file_by_id)
+{
+	struct scene s;
+	scene(&s, false, false, true);
+	struct build_so other = s.so;
+	other.build_id = OTHER_ID;
+	uint8_t *wrong = build_so(&other);
+	char at[512];
+	snprintf(at, sizeof at, _i == 1 ? "root%s/debug/.build-id/" ID_NAME : "debug/.build-id/" ID_NAME, dir);
+	write_file(at, _i == 2 ? wrong : s.debug, SO_FILE);
+	const char *const debug_path[] = { in_dir("debug"), NULL };
+	look(&s, &(struct search){ .debug_path = debug_path, .sysroot = _i == 1 ? in_dir("root") : NULL });
+	ck_assert_int_eq(s.m->file != NULL, _i != 2);
+	ck_assert_int_eq(s.m->disk_path != NULL, _i == 2);
+	ck_assert_int_eq(s.m->symbols, _i != 2 ? SYMBOLS_FULL : SYMBOLS_DYNSYM);
+	end(&s);
+	free(wrong);
+}
+END_TEST
+
 /* What a .gnu_debuglink of bad will leads to. */
 START_TEST(bad_links)
 {
@@ -326,6 +347,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, make_dir, remove_dir);
 	tcase_set_timeout(tc, 100);
 	tcase_add_loop_test(tc, looked_for, 0, sizeof places / sizeof *places);
+	tcase_add_loop_test(tc, file_by_id, 0, 3);
 	tcase_add_loop_test(tc, bad_links, 0, 6);
 	tcase_add_loop_test(tc, fetched, 0, sizeof finders / sizeof *finders);
 	tcase_add_loop_test(tc, fetched_executable, 0, 2);

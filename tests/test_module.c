@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "build_so.h"
-#include "module/module.h"
+#include "module/native.h"
 
 static const struct so_symbol symbols[] = {
 	{ "_PyRuntime", SO_RUNTIME, 0x100, false, true },
@@ -342,6 +342,56 @@ START_TEST(writable_loads)
 }
 END_TEST
 
+/* Lists that lie: a file mapped over another, the vdso's header in the middle of one, one file again and again. */
+START_TEST(overlaps)
+{
+	struct build_elf *b = core_of("x86_64");
+	struct build_so so = so_of(b, 0), other = so;
+	other.build_id = OTHER_ID;
+	uint8_t *file = build_so(&so), *second = build_so(&other);
+	write_file(path, file, SO_FILE);
+	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL | SO_READ_ONLY);
+	switch (_i) {
+	case 0:
+		build_so_map(b, &other, second, 0x50002000, "/lib/over.so", SO_USUAL | SO_READ_ONLY);
+		break;
+	case 1:
+		build_elf_auxv(b, AT_SYSINFO_EHDR, 0x50000000);
+		break;
+	case 2:
+		for (addr_t at = 0; at < 40; at++)
+			build_so_map(b, &other, second, 0x50001000 + at * 0x1000, "/lib/over.so", SO_HEADERS | SO_FILE_NOTE);
+		break;
+	case 3:
+		build_elf_auxv(b, AT_SYSINFO_EHDR, UINT64_MAX - 0xfff);
+		break;
+	}
+	build_elf_auxv(b, AT_ENTRY, 0x50000000 + SO_TEXT);
+	struct image *img = build_elf_open(b);
+	struct modules *mods = open_modules(img, &(struct search){ 0 });
+	const struct module *m;
+	size_t n = modules_list(mods, &m);
+	ck_assert_uint_ge(n, 1);
+	for (size_t i = 0; i < n; i++)
+		ck_assert(m[i].end > m[i].start && (!i || m[i].start >= m[i - 1].start));
+	struct native *native;
+	const struct native_records *rec;
+	struct err err = { 0 };
+	ck_assert_int_eq(native_start(img, mods, &native_default, &native, &err), 0);
+	ck_assert_msg(native_finish(native, &rec, &err) == 0, "%s", err.msg);
+	native_close(native);
+	struct str name;
+	uint64_t off;
+	for (addr_t at = 0x4ffff000; at < 0x50040000; at += 0x800)
+		(void)!modules_name(mods, at, &name, &off);
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(file);
+	free(second);
+}
+END_TEST
+
 /* The file is exchanged, or shrinks, after its build-id was looked at: no page of the new one is shown, the old one is still open. */
 START_TEST(file_changes)
 {
@@ -524,6 +574,7 @@ int main(void)
 	tcase_add_loop_test(tc, asked_file_must_fit, 0, 4);
 	tcase_add_test(tc, what_is_a_module);
 	tcase_add_loop_test(tc, writable_loads, 0, sizeof writable / sizeof *writable);
+	tcase_add_loop_test(tc, overlaps, 0, 4);
 	tcase_add_loop_test(tc, file_changes, 0, 2);
 	tcase_add_test(tc, short_file);
 	tcase_add_loop_test(tc, link_map, 0, 2 * N_ABIS);

@@ -76,6 +76,19 @@ START_TEST(goldens)
 }
 END_TEST
 
+START_TEST(modules_text)
+{
+	const struct render_options opt = { .frames = 100, .modules = true, .native = true };
+	for (size_t i = 0; built_reports[i].name; i++) {
+		if (strcmp(built_reports[i].name, "marks") != 0)
+			continue;
+		struct report *r = built_reports[i].build();
+		golden(r, "modules", "text", ".txt", (size_t)-1, &opt);
+		report_free(r);
+	}
+}
+END_TEST
+
 START_TEST(goldens_colored)
 {
 	struct render_options colored = plain;
@@ -454,6 +467,7 @@ int main(void)
 	TCase *c = tcase_create("render");
 	tcase_add_loop_test(c, goldens, 0, n);
 	tcase_add_test(c, goldens_colored);
+	tcase_add_test(c, modules_text);
 	tcase_add_loop_test(c, nothing_unsafe, 0, n);
 	tcase_add_loop_test(c, json_holds, 0, n);
 	tcase_add_test(c, goldens_newest);

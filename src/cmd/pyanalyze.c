@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -641,8 +642,20 @@ out:
 	return status;
 }
 
+/* Every file of a process is kept open for the process that unwinds; shells allow 1024, of the 524288 that may be had. */
+static void allow_files(void)
+{
+	enum { FILES = 16384 };
+	struct rlimit l;
+	if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < FILES && l.rlim_cur < l.rlim_max) {
+		l.rlim_cur = l.rlim_max < FILES ? l.rlim_max : FILES;
+		(void)!setrlimit(RLIMIT_NOFILE, &l);
+	}
+}
+
 int main(int argc, char **argv)
 {
+	allow_files();
 	struct wish w = { .arena = arena_new(), .render = { .frames = 100 }, .show = SHOW_DEFAULT, .search.fetch_ms = fetch_usual() };
 	struct cli c = {
 		.name = "pyanalyze", .program = CLI_PYANALYZE, .usage = "[OPTIONS] FILE...",

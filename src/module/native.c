@@ -52,8 +52,9 @@ static void limit(unsigned what, uint64_t n)
 {
 	struct rlimit old;
 	if (getrlimit(what, &old) == 0) {
-		old.rlim_cur = old.rlim_max == RLIM_INFINITY || n < old.rlim_max ? n : old.rlim_max;
-		old.rlim_max = old.rlim_cur;
+		uint64_t hard = what == RLIMIT_CPU ? n + 1 : n; /* at the hard one it is SIGKILL, which tells nothing */
+		old.rlim_max = old.rlim_max == RLIM_INFINITY || hard < old.rlim_max ? hard : old.rlim_max;
+		old.rlim_cur = n < old.rlim_max ? n : old.rlim_max;
 		(void)!setrlimit(what, &old);
 	}
 }

@@ -368,11 +368,11 @@ def deaths(s):
         os.kill(kid, signal.SIGCONT)
 
     def exhaust(kid):
-        resource.prlimit(kid, resource.RLIMIT_CPU, (0, 0))
+        resource.prlimit(kid, resource.RLIMIT_CPU, (0, 5))
         os.kill(kid, signal.SIGCONT)
     for name, act, words in (("is killed", end_with(signal.SIGKILL), "died of signal 9"), ("crashes", end_with(signal.SIGSEGV), "died of signal 11"),
-                             ("aborts", end_with(signal.SIGABRT), "died of signal 6"), ("has no memory", starve, ""),
-                             ("loops", exhaust, ""), ("stands still", lambda kid: None, "longer than")):
+                             ("aborts", end_with(signal.SIGABRT), "died of signal 6"), ("has no memory", starve, "out of memory"),
+                             ("loops", exhaust, "longer than"), ("stands still", lambda kid: None, "longer than")):
         tried = 0
         while tried < 8:
             tried += 1
@@ -396,6 +396,44 @@ def deaths(s):
         python = [(f["function"], f["line"]) for f in frames_of(rep) if f["lang"] == "python"]
         tap.equal(python, want, "a child that %s: Python's stack is whole" % name)
         tap.ok(p.returncode == 0 and words in said["message"] and said.get("hint"), "a child that %s: said" % name, said)
+
+
+RUST = """
+mod orders { pub mod parsing {
+    pub struct Parser(pub i32);
+    pub trait Parse { fn parse(&self) -> i32; }
+    impl Parse for Parser { #[inline(never)] fn parse(&self) -> i32 { if self.0 == 7 { std::process::abort() } self.0 + 1 } }
+    #[inline(never)] pub fn all<T: Parse>(p: &T) -> i32 { p.parse() + 1 }
+} }
+#[no_mangle] pub extern "C" fn start_parsing(n: i32) -> i32 { orders::parsing::all(&orders::parsing::Parser(n + 4)) + 1 }
+"""
+RUST_NAMES = {"legacy": ["start_parsing", "throws::orders::parsing::all", "<throws::orders::parsing::Parser as throws::orders::parsing::Parse>::parse"],
+              "v0": ["start_parsing", "throws::orders::parsing::all::<throws::orders::parsing::Parser>",
+                     "<throws::orders::parsing::Parser as throws::orders::parsing::Parse>::parse"]}
+
+
+def rust(top, python):
+    """Both manglings of rustc."""
+    if not shutil.which("rustc"):
+        tap.skip("names of Rust functions", "no rustc here")
+        return
+    source = os.path.join(top, "throws.rs")
+    with open(source, "w") as f:
+        f.write(RUST)
+    for mangling, want in sorted(RUST_NAMES.items()):
+        lib = os.path.join(top, LIB)
+        argv = ["rustc", "-g", "-O", "--crate-type=cdylib", "-C", "symbol-mangling-version=" + mangling, "-o", lib, source]
+        done = run(argv if mangling == "v0" else argv + ["-Z", "unstable-options"], env=dict(os.environ, RUSTC_BOOTSTRAP="1"), cwd=top)
+        core = make_core(top, python, lib, "0x33") if done.returncode == 0 else None
+        if not core:
+            tap.skip("names of Rust functions, " + mangling, "rustc makes no such library here: %s" % done.stderr[-200:].decode("utf-8", "replace").replace("\n", " "))
+            continue
+        rep, _ = report(core)
+        frames = [f for f in lib_frames(rep) if f.get("function", "").split("::")[0] in ("start_parsing", "throws", "<throws")]
+        if "libiberty" in rep["tool"].get("features", []):
+            tap.equal([f["function"] for f in frames], want, "names of Rust functions, " + mangling)
+        else:
+            tap.skip("names of Rust functions, " + mangling, "built without libiberty")
 
 
 def sections(path):
@@ -528,6 +566,7 @@ def main():
                 no_file(s, want)
                 sandboxed(s)
                 deaths(s)
+                rust(top, s.python)
                 s.use(s.whole)
                 damaged(s)
     finally:
