@@ -261,22 +261,10 @@ static bool is_thread_state(struct opening *o, const struct try *t, addr_t at, a
 	return false;
 }
 
-static int found_word(void *arg, addr_t at, uint64_t word)
+/* A word that is a thread's pointer. */
+static int found_pointer(struct opening *o, addr_t at)
 {
-	struct opening *o = arg;
-
-	if (word == o->cookie) {
-		uint32_t version;
-		bool free_threaded;
-		o->cookies++;
-		if (layout_self_version(o->img, at, &version, &free_threaded) < 0)
-			return 0; /* the same text in a string */
-		if (attempt_runtime(o, at, "cookie"))
-			return 1;
-		note_candidate(o, WAY_COOKIE, "_PyRuntime", at);
-		return 0;
-	}
-	o->hits++;
+	o->n_hits++;
 	for (size_t i = 0; i < o->n_tries; i++) {
 		struct try *t = &o->tries[i];
 		addr_t interp;
@@ -297,6 +285,38 @@ static int found_word(void *arg, addr_t at, uint64_t word)
 	return o->steps >= STEPS_MAX ? ERR_LIMIT : 0;
 }
 
+static int found_word(void *arg, addr_t at, uint64_t word)
+{
+	struct opening *o = arg;
+
+	if (word == o->cookie) {
+		uint32_t version;
+		bool free_threaded;
+		o->cookies++;
+		if (layout_self_version(o->img, at, &version, &free_threaded) < 0)
+			return 0; /* the same text in a string */
+		if (attempt_runtime(o, at, "cookie"))
+			return 1;
+		note_candidate(o, WAY_COOKIE, "_PyRuntime", at);
+		return 0;
+	}
+	if (!o->cookie_first)
+		return found_pointer(o, at);
+	*vec_push(&o->hits) = at;
+	return 0;
+}
+
+/* In the data of ELF files, where it lies, the cookie comes before any thread pointer: it is cheap to look at. */
+static int search_part(struct opening *o, const struct search_set *set, enum search_where where, unsigned long max)
+{
+	o->hits.n = 0;
+	o->cookie_first = where == SEARCH_ELF;
+	int rc = search_words(o->img, set, where, max, found_word, o);
+	for (size_t i = 0; (rc == 0 || rc == ERR_LIMIT) && !o->found && i < o->hits.n; i++)
+		rc = found_pointer(o, o->hits.p[i]);
+	return rc;
+}
+
 static bool search_memory(struct opening *o)
 {
 	const struct thread *threads;
@@ -314,9 +334,10 @@ static bool search_memory(struct opening *o)
 	words[n] = o->cookie;
 	struct search_set *set = search_set_new(words, n + 1);
 	unsigned long max = n < HITS_MAX / HITS_PER_THREAD ? (n + 1) * HITS_PER_THREAD : HITS_MAX;
-	int rc = search_words(o->img, set, SEARCH_ELF, max, found_word, o);
+	int rc = search_part(o, set, SEARCH_ELF, max);
 	if (rc >= 0 && !o->found)
-		rc = search_words(o->img, set, SEARCH_REST, max, found_word, o);
+		rc = search_part(o, set, SEARCH_REST, max);
+	vec_free(&o->hits);
 	search_set_free(set);
 	if (o->found || accept_damaged(o))
 		return true;
@@ -327,7 +348,7 @@ static bool search_memory(struct opening *o)
 	if (!known)
 		note(o, WAY_SEARCH, n ? "the thread pointers of the %zu threads are not known" : "no threads are known", n);
 	else if (!o->tried[WAY_SEARCH][0])
-		note(o, WAY_SEARCH, "%lu words are the thread pointer of one of %zu threads, none is a thread state's", o->hits, known);
+		note(o, WAY_SEARCH, "%lu words are the thread pointer of one of %zu threads, none is a thread state's", o->n_hits, known);
 	return false;
 }
 

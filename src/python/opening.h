@@ -48,7 +48,9 @@ struct opening {
 	struct proof last;       /* how far the candidate at hand came under any layout */
 	char tried[WAY_COUNT][160]; /* what became of each way */
 	unsigned proofs, runtime_searches;
-	unsigned long steps, hits, cookies;
+	unsigned long steps, n_hits, cookies;
+	struct VEC(addr_t) hits; /* words that are a thread's pointer, to be looked at later */
+	bool cookie_first;
 	uint64_t cookie;
 	uint8_t width;
 	const struct try *for_main; /* runtime_of_main's search */

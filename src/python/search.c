@@ -9,9 +9,15 @@
 
 enum { CHUNK = 256 * 1024 };
 
+/*
+ * Words fall into a few families that have most bits in common: the cookie, the main thread's pointer, those of other threads, which
+ * lie at the same place of a page each.  So a look at the bits in common rejects nearly all of memory.
+ */
+enum { FAMILIES = 3 };
+struct family { uint64_t bits, common; };
+
 struct search_set {
-	uint64_t low, high; /* of the words that lie close together, so that one comparison rejects nearly all of memory */
-	uint64_t far;       /* the one word that lies apart (a cookie); 0: none */
+	struct family family[FAMILIES]; /* all are meant: those not needed repeat the first */
 	unsigned shift;
 	size_t mask;
 	uint64_t *slots;    /* open addressing, 0: empty */
@@ -31,11 +37,47 @@ static bool set_has(const struct search_set *s, uint64_t word)
 	return false;
 }
 
+enum { PAGE_BITS = 4095 };
+
+/* By the place in a page, then by value. */
 static int word_order(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
+	if ((x & PAGE_BITS) != (y & PAGE_BITS))
+		return (x & PAGE_BITS) < (y & PAGE_BITS) ? -1 : 1;
 	return x < y ? -1 : x > y;
+}
+
+/* The two largest groups of words with the same place in a page are families, the rest is another. */
+static void make_families(struct search_set *s, const uint64_t *sorted, size_t n)
+{
+	struct { size_t at, n; } best[FAMILIES - 1] = { { 0, 0 } };
+	for (size_t i = 0, end; i < n; i = end) {
+		for (end = i + 1; end < n && ((sorted[end] ^ sorted[i]) & PAGE_BITS) == 0; end++)
+			;
+		size_t k = end - i > best[0].n ? 0 : 1;
+		if (k == 0)
+			best[1] = best[0];
+		if (end - i > best[k].n || k == 0) {
+			best[k].at = i;
+			best[k].n = end - i;
+		}
+	}
+	bool used[FAMILIES] = { false };
+	for (size_t i = 0; i < n; i++) {
+		size_t k = 0;
+		while (k < FAMILIES - 1 && !(i >= best[k].at && i < best[k].at + best[k].n))
+			k++;
+		struct family *f = &s->family[k];
+		if (!used[k])
+			*f = (struct family){ sorted[i], UINT64_MAX };
+		used[k] = true;
+		f->common &= ~(f->bits ^ sorted[i]);
+	}
+	for (size_t k = 0; k < FAMILIES; k++)
+		if (!used[k])
+			s->family[k] = s->family[0];
 }
 
 struct search_set *search_set_new(const uint64_t *words, size_t n)
@@ -63,13 +105,7 @@ struct search_set *search_set_new(const uint64_t *words, size_t n)
 			at = (at + 1) & s->mask;
 		s->slots[at] = sorted[i];
 	}
-	s->low = sorted[0];
-	s->high = sorted[m - 1];
-	/* Thread pointers lie in the lower half, the cookie's text far above them. */
-	if (m > 1 && s->high - sorted[m - 2] > (uint64_t)1 << 48) {
-		s->far = s->high;
-		s->high = sorted[m - 2];
-	}
+	make_families(s, sorted, m);
 	return s;
 }
 
@@ -134,6 +170,8 @@ static int each_piece(struct image *img, enum search_where where, size_t overlap
 			int rc = got(arg, at, buf, len);
 			if (rc)
 				return rc;
+			if (len == end - at)
+				break;
 			if (len == want && end - at > CHUNK && overlap)
 				len -= overlap;
 			at += len >= 8 ? len & ~(size_t)7 : 8;
@@ -141,6 +179,10 @@ static int each_piece(struct image *img, enum search_where where, size_t overlap
 	}
 	return 0;
 }
+
+/* Four halves of words at once, on every machine that has registers for it. */
+typedef uint32_t halves __attribute__((vector_size(16)));
+enum { AT_ONCE = 64 };
 
 struct words {
 	struct image *img;
@@ -150,6 +192,7 @@ struct words {
 	void *arg;
 	uint8_t width;
 	bool big_endian;
+	halves bits[FAMILIES], common[FAMILIES]; /* as two words of memory look, of which the lower halves count */
 };
 
 static int word_hit(struct words *w, addr_t at, uint64_t word)
@@ -161,33 +204,44 @@ static int word_hit(struct words *w, addr_t at, uint64_t word)
 	return w->got(w->arg, at, word);
 }
 
+static uint64_t word_at(const struct words *w, const uint8_t *p)
+{
+	uint64_t word = 0;
+	for (size_t k = 0; k < w->width; k++)
+		word |= (uint64_t)p[k] << 8 * (w->big_endian ? w->width - 1u - k : k);
+	return word;
+}
+
+static bool any_fits(const struct words *w, const uint8_t *p)
+{
+	halves any = { 0, 0, 0, 0 };
+	for (size_t i = 0; i < AT_ONCE; i += sizeof(halves)) {
+		halves v;
+		memcpy(&v, p + i, sizeof v);
+		for (size_t k = 0; k < FAMILIES; k++)
+			any |= (halves)(((v ^ w->bits[k]) & w->common[k]) == 0);
+	}
+	return any[0] | any[1] | any[2] | any[3];
+}
+
 static int words_piece(void *arg, addr_t at, const uint8_t *p, size_t len)
 {
 	struct words *w = arg;
-	uint64_t low = w->set->low, span = w->set->high - low, far = w->set->far;
 
-	if (w->width == 8 && !w->big_endian) {
-		for (size_t i = 0; i + 8 <= len; i += 8) {
-			uint64_t word = (uint64_t)p[i] | (uint64_t)p[i + 1] << 8 | (uint64_t)p[i + 2] << 16 |
-				(uint64_t)p[i + 3] << 24 | (uint64_t)p[i + 4] << 32 | (uint64_t)p[i + 5] << 40 |
-				(uint64_t)p[i + 6] << 48 | (uint64_t)p[i + 7] << 56;
-			if (word - low > span && word != far)
-				continue;
-			int rc = word_hit(w, at + i, word);
+	for (size_t i = 0; i + w->width <= len;) {
+		if (w->width == 8 && len - i >= AT_ONCE && !any_fits(w, p + i)) {
+			i += AT_ONCE;
+			continue;
+		}
+		for (size_t end = len - i >= AT_ONCE ? i + AT_ONCE : len; i + w->width <= end; i += w->width) {
+			uint64_t word = word_at(w, p + i);
+			bool fits = false;
+			for (size_t k = 0; k < FAMILIES; k++)
+				fits |= ((word ^ w->set->family[k].bits) & w->set->family[k].common) == 0;
+			int rc = fits ? word_hit(w, at + i, word) : 0;
 			if (rc)
 				return rc;
 		}
-		return 0;
-	}
-	for (size_t i = 0; i + w->width <= len; i += w->width) {
-		uint64_t word = 0;
-		for (size_t k = 0; k < w->width; k++)
-			word |= (uint64_t)p[i + k] << 8 * (w->big_endian ? w->width - 1 - k : k);
-		if (word - low > span && word != far)
-			continue;
-		int rc = word_hit(w, at + i, word);
-		if (rc)
-			return rc;
 	}
 	return 0;
 }
@@ -199,7 +253,19 @@ int search_words(struct image *img, const struct search_set *set, enum search_wh
 
 	if (set->empty || (abi->width != 4 && abi->width != 8))
 		return 0;
-	struct words w = { img, set, max, got, arg, abi->width, abi->big_endian };
+	struct words w = { .img = img, .set = set, .left = max, .got = got, .arg = arg, .width = abi->width, .big_endian = abi->big_endian };
+	for (size_t k = 0; k < FAMILIES; k++) {
+		/* The upper halves are to fit nothing that is common in memory; then the word itself is looked at. */
+		static const uint32_t decoy = 0xa5c3965au;
+		uint8_t bits[16], common[16];
+		for (size_t i = 0; i < 16; i++) {
+			unsigned at = 8 * (unsigned)(abi->big_endian ? 7 - i % 8 : i % 8);
+			bits[i] = (uint8_t)(at < 32 ? set->family[k].bits >> at : decoy >> (at - 32));
+			common[i] = (uint8_t)(at < 32 ? set->family[k].common >> at : 0xff);
+		}
+		memcpy(&w.bits[k], bits, sizeof bits);
+		memcpy(&w.common[k], common, sizeof common);
+	}
 	return each_piece(img, where, 0, words_piece, &w);
 }
 

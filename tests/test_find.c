@@ -1,0 +1,276 @@
+/* src/python/find, failure: each way to a runtime by itself, under every built-in layout; and what is said where none leads to one. */
+#include <check.h>
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "build_py.h"
+#include "build_so.h"
+
+#define IDENT 0x7f0000000700u
+#define BIAS  0x1fff0000u /* of the file, below the heap that build_py.h makes, which becomes its .bss */
+
+enum which { BY_DYNAMIC, BY_SYMBOL, BY_SECTION, BY_HEAD_CODE, BY_CURRENT, BY_NOTHING, BY_DEAD, BY_COUNT };
+
+struct setup {
+	struct build *b;
+	struct image *img;
+	struct modules *mods;
+	uint8_t *file;
+	char path[64];
+};
+
+static void each_layout(void (*f)(const struct layout *l, const char *config))
+{
+	uint32_t version;
+	const char *config;
+
+	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
+		struct layout l;
+		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
+		f(&l, config);
+	}
+}
+
+static int read_memory(void *ctx, uint64_t offset, void *buf, size_t len)
+{
+	memcpy(buf, (const uint8_t *)ctx + offset, len);
+	return 0;
+}
+
+static void add_page(struct image *img, addr_t at, uint8_t *p, size_t size, unsigned prot)
+{
+	struct segment seg = { .start = at, .size = size, .prot = prot, .read = read_memory, .ctx = p };
+	ck_assert_int_eq(image_add_segment(img, &seg, LAY_OVER), 0);
+}
+
+static void put(uint8_t *p, size_t width, uint64_t v)
+{
+	for (size_t i = 0; i < width; i++)
+		p[i] = (uint8_t)(v >> 8 * i);
+}
+
+static void map(struct image *img, const char *path, addr_t start, addr_t end, uint64_t offset)
+{
+	*image_add_mapping(img) = (struct mapping){ .start = start, .end = end, .offset = offset, .path = { (const uint8_t *)path, strlen(path) } };
+}
+
+/* A process of two threads in which one way is open: neither cookie nor thread pointers. */
+static void set_up(struct setup *s, const struct layout *l, enum which way, bool tls)
+{
+	struct build *b = s->b = build_new(l);
+	addr_t code = build_code(b, &(struct build_code){ .name = "work", .file = "/a/b.py", .firstlineno = 10, .units = 8, .nlocals = 1, .stacksize = 4 });
+	addr_t thread = 0;
+	for (unsigned i = 0; i < 2; i++) {
+		thread = build_thread(b, b->interp, IDENT + 0x1000 * (uint64_t)i, (pid_t)(100 + i));
+		build_frame(b, thread, &(struct build_frame){ .code = code, .lasti = 4 });
+	}
+	build_gil(b, b->interp, thread);
+	for (size_t i = 0; i < b->lwps.n && !tls; i++)
+		b->lwps.p[i].regs.tls = 0;
+	if (layout_has(l, F_PyDebugOffsets_cookie))
+		build_uint(b, b->runtime, 8, 0);
+	addr_t head = build_alloc(b, 16); /* the variable interp_head */
+	build_ptr(b, head, b->interp);
+	addr_t slot = b->runtime ? build_field_at(b, b->runtime, F_PyRuntime_interp_head) : head;
+	if (way == BY_DEAD && b->runtime)
+		WRITE(b, b->runtime, PyRuntime, interp_head, 0);
+	build_settle(b);
+
+	const addr_t at[BY_COUNT] = { [BY_DYNAMIC] = b->runtime ? b->runtime : head, [BY_SYMBOL] = b->runtime ? b->runtime : head,
+				      [BY_HEAD_CODE] = BIAS + SO_TEXT, [BY_CURRENT] = b->tstate_current, [BY_DEAD] = b->runtime };
+	const char *const name[BY_COUNT] = { [BY_DYNAMIC] = b->runtime ? "_PyRuntime" : "interp_head",
+		[BY_SYMBOL] = b->runtime ? "_PyRuntime" : "interp_head", [BY_SECTION] = "other", [BY_HEAD_CODE] = "PyInterpreterState_Head",
+		[BY_CURRENT] = "_PyThreadState_Current", [BY_NOTHING] = "other", [BY_DEAD] = "_PyRuntime" };
+	struct so_symbol symbol = { name[way], (uint32_t)(at[way] ? at[way] - BIAS : SO_DATA), 8, way == BY_HEAD_CODE, way != BY_SYMBOL };
+	struct build_so so = { .abi = l->abi, .build_id = "0123456789", .symbols = &symbol, .n_symbols = 1, .stripped = way != BY_SYMBOL && way != BY_SECTION };
+	s->file = build_so(&so);
+	/* The data's part in memory reaches to the heap's end; mov slot, %rax; ret; and where the section is. */
+	const unsigned w = l->abi.width;
+	put(s->file + (w == 8 ? 64 + 3 * 56 + 40 : 52 + 3 * 32 + 20), w, b->heap.base + b->heap.n - BIAS - SO_DATA);
+	uint8_t *text = s->file + SO_TEXT;
+	if (w == 8) {
+		memcpy(text, "\x48\x8b\x05", 3);
+		put(text + 3, 4, slot - (BIAS + SO_TEXT + 7));
+		text[7] = 0xc3;
+	} else {
+		text[0] = 0xa1;
+		put(text + 1, 4, slot);
+		text[5] = 0xc3;
+	}
+	if (way == BY_SECTION)
+		put(s->file + 0x5000 + (w == 8 ? 3 * 64 + 16 : 3 * 40 + 12), w, b->runtime - BIAS);
+	snprintf(s->path, sizeof s->path, "/tmp/pysnap-find-XXXXXX");
+	int fd = mkstemp(s->path);
+	ck_assert(fd >= 0 && write(fd, s->file, SO_FILE) == SO_FILE);
+	close(fd);
+
+	struct image *img = s->img = build_image(b);
+	bool with_file = way == BY_SYMBOL || way == BY_SECTION;
+	add_page(img, BIAS, s->file, 0x1000, 1);
+	if (!with_file) {
+		add_page(img, BIAS + 0x1000, s->file + 0x1000, 0x1000, 1);
+		add_page(img, BIAS + SO_TEXT, text, 0x1000, 5);
+	}
+	add_page(img, BIAS + SO_DATA, s->file + SO_DATA_FILE, 0x1000, 3);
+	map(img, s->path, BIAS, BIAS + 0x2000, 0);
+	map(img, s->path, BIAS + SO_TEXT, BIAS + 0x3000, SO_TEXT);
+	map(img, s->path, BIAS + SO_DATA, BIAS + 0x5000, SO_DATA_FILE);
+	image_settle(img);
+	struct err err;
+	struct search where = { .no_files = !with_file };
+	ck_assert_int_eq(modules_open(img, &where, &s->mods, &err), 0);
+}
+
+static void tear_down(struct setup *s)
+{
+	modules_close(s->mods);
+	unlink(s->path);
+	build_free(s->b);
+	free(s->file);
+}
+
+static void alone(const struct layout *l, const char *config)
+{
+	static const char *const word[BY_COUNT] = { [BY_DYNAMIC] = "dynamic", [BY_SYMBOL] = "symbol", [BY_SECTION] = "section",
+						    [BY_HEAD_CODE] = "head_code", [BY_CURRENT] = "dynamic" };
+
+	(void)config;
+	for (enum which way = 0; way < BY_NOTHING; way++) {
+		if ((way == BY_SECTION && !layout_has(l, F_PyRuntime_interp_head)) || (way == BY_CURRENT && layout_has(l, F_PyRuntime_interp_head)) ||
+		    (way == BY_HEAD_CODE && l->abi.machine != EM_X86_64 && l->abi.machine != EM_386))
+			continue;
+		struct setup s;
+		struct py *py = NULL;
+		struct err err = { 0 };
+		set_up(&s, l, way, false);
+		int rc = py_open(s.img, s.mods, NULL, s.b->arena, &py, &err);
+		ck_assert_msg(rc == 0, "%s: %s: %s; %s", l->name, word[way], err.msg, err.why);
+		ck_assert_msg(!strcmp(py->found_by, word[way]), "%s: %s: by %s", l->name, word[way], py->found_by);
+		ck_assert(py->interp_head == s.b->interp && py->runtime == s.b->runtime);
+		ck_assert_str_eq(py->layout.name, l->name);
+		ck_assert(!py->other);
+		tear_down(&s);
+	}
+}
+
+START_TEST(each_way_by_itself)
+{
+	each_layout(alone);
+}
+END_TEST
+
+/* What is said: every way, what became of it, and what would help. */
+static void nowhere(const struct layout *l, const char *config)
+{
+	struct setup s;
+	struct py *py = NULL;
+	struct err err = { 0 };
+
+	(void)config;
+	set_up(&s, l, BY_NOTHING, false);
+	ck_assert_int_eq(py_open(s.img, s.mods, NULL, s.b->arena, &py, &err), ERR_NOPYTHON);
+	ck_assert_str_eq(err.msg, "found no CPython");
+	ck_assert_str_eq(err.why, "symbols: none of _PyRuntime, interp_head and _PyThreadState_Current in 1 mapped files, 0 of them here; "
+			 "section .PyRuntime: in none of the 0 files that are here; instructions: no PyInterpreterState_Head; "
+			 "cookie of 3.13 and later: nowhere in writable memory; thread pointers: the thread pointers of the 2 threads are not known");
+	ck_assert_str_eq(err.hint, "-e PROGRAM or --sysroot DIR, with the files that ran and their symbols; --layout FILE for a Python of another make");
+	tear_down(&s);
+}
+
+/* A runtime that is there and empty: the candidate and why it is none. */
+static void dead(const struct layout *l, const char *config)
+{
+	struct setup s;
+	struct py *py = NULL;
+	struct err err = { 0 };
+	char want[200];
+
+	(void)config;
+	if (!layout_has(l, F_PyRuntime_interp_head))
+		return;
+	set_up(&s, l, BY_DEAD, false);
+	char path[64];
+	snprintf(path, sizeof path, "/usr/lib/libpython%u.%u.so.1.0", l->version >> 24, l->version >> 16 & 255);
+	map(s.img, path, 0x1000, 0x2000, 0);
+	image_settle(s.img);
+	int rc = py_open(s.img, s.mods, NULL, s.b->arena, &py, &err);
+	ck_assert_msg(rc == ERR_NOPYTHON, "%s: %d %s", l->name, rc, err.msg);
+	snprintf(want, sizeof want, "Python %u.%u is mapped, but has no interpreter: ", l->version >> 24, l->version >> 16 & 255);
+	ck_assert_msg(!strncmp(err.why, want, strlen(want)), "%s: %s", l->name, err.why);
+	snprintf(want, sizeof want, "(symbols: _PyRuntime at 0x%llx: ", (unsigned long long)s.b->runtime);
+	ck_assert_msg(strstr(err.why, want) != NULL, "%s: %s; %s", l->name, err.msg, err.why);
+	ck_assert_str_ne(err.hint, "");
+	tear_down(&s);
+	/* The threads' pointers lead on where symbols lead to nothing, and the name says which it was. */
+	set_up(&s, l, BY_NOTHING, true);
+	ck_assert_int_eq(py_open(s.img, s.mods, NULL, s.b->arena, &py, &err), 0);
+	ck_assert_str_eq(py->found_by, "search");
+	tear_down(&s);
+}
+
+START_TEST(what_was_tried_is_said)
+{
+	each_layout(nowhere);
+	each_layout(dead);
+}
+END_TEST
+
+/* The cookie's text in strings, at any alignment, is passed over, with what it is said to be; the real one is found behind them. */
+static void in_strings(const struct layout *l, const char *config)
+{
+	(void)config;
+	for (int real = 0; real < 2; real++) {
+		struct build *b = build_bare(l);
+		struct arena *a = arena_new();
+		struct py *py = NULL;
+		struct err err = { 0 };
+		for (unsigned i = 0; i < 300; i++) {
+			addr_t at = build_alloc(b, 512);
+			build_put(b, at, "xdebugpyxdebugpy", 16);
+			if (i % 3 == 1) /* a version that could be, and nothing else */
+				build_put(b, at + 8, "\xf0\x00\x0d\x03\x00\x00\x00\x00", 8);
+			if (i % 3 == 2)
+				build_put(b, at + 8, "\xff\xff\xff\xff\xff\xff\xff\xff\xff", 9);
+		}
+		struct build *whole = NULL;
+		if (real) {
+			build_free(b);
+			b = whole = build_new(l);
+			for (unsigned i = 0; i < 300; i++)
+				build_put(b, build_alloc(b, 64), "xdebugpy is the text", 20);
+			addr_t t = build_thread(b, b->interp, IDENT, 100);
+			build_frame(b, t, &(struct build_frame){ .code = build_code(b, &(struct build_code){ .name = "work", .file = "b.py", .firstlineno = 1 }), .lasti = 2 });
+		}
+		int rc = py_open(build_image(b), NULL, NULL, a, &py, &err);
+		if (real)
+			ck_assert_msg(rc == 0 && !strcmp(py->layout.name, l->name), "%s: %s; %s", l->name, err.msg, err.why);
+		else
+			ck_assert_msg(rc < 0 && err.msg[0], "%s: %d", l->name, rc);
+		arena_free(a);
+		build_free(b);
+	}
+}
+
+START_TEST(cookies_in_strings)
+{
+	each_layout(in_strings);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("find");
+	TCase *tc = tcase_create("find");
+	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, each_way_by_itself);
+	tcase_add_test(tc, what_was_tried_is_said);
+	tcase_add_test(tc, cookies_in_strings);
+	suite_add_tcase(s, tc);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
