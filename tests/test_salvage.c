@@ -424,12 +424,67 @@ START_TEST(damage_is_survived)
 }
 END_TEST
 
+struct got { unsigned n; bool right; };
+
+static void got_name(void *arg, uint64_t ident, struct str name)
+{
+	struct got *g = arg;
+	char want[32];
+	snprintf(want, sizeof want, "na\xc3\xafve-%d", (int)((ident - IDENT) / 0x1000));
+	g->n++;
+	g->right = g->right && str_is(name, want);
+}
+
+/* threading's names, out of the globals of one of its frames: neither sys.modules nor the types dict and int are there. */
+static void names_of(const struct layout *l, const char *config)
+{
+	(void)config;
+	for (int lost = 0; lost < 2; lost++) {
+		struct some s = some_threads(l);
+		struct build *b = s.b;
+		addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "/usr/lib/threading.py", .firstlineno = 900, .units = 8, .stacksize = 4 });
+		addr_t frame = build_frame(b, s.thread[1], &(struct build_frame){ .code = code, .lasti = 4 });
+		for (int i = 0; i < THREADS; i++) {
+			char name[32];
+			snprintf(name, sizeof name, "na\xc3\xafve-%d", i);
+			build_thread_name(b, b->interp, IDENT + 0x1000 * (uint64_t)i, name);
+		}
+		build_thread_name(b, b->interp, IDENT + 0x90000, "of nobody");
+		if (layout_has(l, F_PyFrame_globals))
+			build_field(b, frame, F_PyFrame_globals, b->threading);
+		else
+			build_field(b, frame, F_PyFrameObject_f_globals, b->threading);
+		build_settle(b);
+		cut_off(&s);
+		if (lost) /* and their dictionary */
+			build_lose(b, b->threading_active, 64);
+		struct py *py = NULL;
+		struct err err = { 0 };
+		int rc = py_open(image_of(&s, path_of(l)), NULL, NULL, b->arena, &py, &err);
+		MUST(rc == 0 && py->salvaged, "%s: %s: %s", l->name, err.msg, err.why);
+		struct got got = { .right = true };
+		rc = py_names_left(py, b->arena, got_name, &got);
+		if (lost)
+			MUST(rc < 0 && !got.n, "%s: %d", l->name, rc);
+		else
+			MUST(rc == (int)got.n && got.n == py->n_salvaged && got.n >= 3 && got.right, "%s: %d names, %zu threads", l->name, rc, py->n_salvaged);
+		build_free(b);
+	}
+}
+
+START_TEST(names_that_are_left)
+{
+	each_layout(names_of);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("salvage");
 	TCase *t = tcase_create("salvage");
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, the_runtime_is_cut_off);
+	tcase_add_test(t, names_that_are_left);
 	tcase_add_test(t, another_version_is_not_tried);
 	tcase_add_test(t, only_where_memory_was_cut_and_one_table_fits);
 	tcase_add_test(t, what_contradicts_is_not_shown);

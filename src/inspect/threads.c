@@ -63,7 +63,8 @@ struct collect {
 	struct VEC(struct native_python) python; /* of one thread, innermost first, shims too */
 	struct VEC(struct native_part) parts;    /* of them */
 	struct natives *natives; /* NULL: native stacks were not asked for */
-	size_t n_threads, n_stale;
+	size_t n_threads, n_stale, n_names_left;
+	bool names_left;        /* Python's names are what a cut file still holds of them */
 	struct { uint64_t n; int64_t tid; struct str what; } broken; /* frames whose code cannot be read, the first one's thread and text */
 	int64_t newest;         /* sources written later than this may not be what ran; 0: not known */
 };
@@ -421,6 +422,8 @@ static void take_thread(struct collect *c, size_t first, bool have_main, uint64_
 		HASH_FIND(hh, c->names, &st->th.ident, sizeof st->th.ident, name);
 	if (name)
 		out->name = name->name;
+	out->name_left = name && c->names_left;
+	c->n_names_left += out->name_left;
 	if (e && e->image && e->first != first + 1) { /* a further state of a thread that is there already */
 		out->again = true;
 		if (runner_unsure(c, st, e)) {
@@ -485,6 +488,9 @@ static void python_threads(struct collect *c)
 		if (n >= 0 || named < 0)
 			named = n >= 0 ? n : n == ERR_ABSENT ? named : n;
 	}
+	c->names_left = py->salvaged;
+	if (py->salvaged && (rc = py_names_left(py, c->r->arena, add_name, c)) > 0)
+		named = rc;
 	if (named < 0 && named != ERR_ABSENT)
 		report_problem(c->r, P_NAMES_MISSING, err_word(named));
 	for (size_t i = list.n; i-- > 0;)
@@ -498,6 +504,8 @@ static void python_threads(struct collect *c)
 	vec_free(&list);
 	if (c->n_stale)
 		report_problem(c->r, P_STALE_THREADS, c->n_stale);
+	if (c->n_names_left)
+		report_problem(c->r, P_NAMES_LEFT, c->n_names_left);
 	if (c->broken.n)
 		report_problem(c->r, P_CODE_BROKEN, (unsigned long long)c->broken.n, (long long)c->broken.tid, str_c(c->r->arena, c->broken.what));
 }

@@ -55,6 +55,7 @@ struct report_thread {
 	uint64_t python_id;        /* threading.get_ident(); 0 if not known */
 	struct str name;           /* threading's, else the kernel's */
 	bool name_from_kernel;
+	bool name_left;            /* Python's, found in what is left of a cut file */
 	bool again;                /* a further thread state of a thread that is there already, where it cannot be told how they belong together */
 	bool main, crashed, holds_gil, stale;
 	bool starting;             /* a thread state whose thread has not begun */

@@ -4,7 +4,8 @@
 #include "python/object.h"
 #include "python/prove.h"
 
-enum { NAME_MAX_CHARS = 1024, ARG_MAX_CHARS = 1024, ARGS_MAX = 256, ARGV_MAX_BYTES = 8192 };
+enum { NAME_MAX_CHARS = 1024, ARG_MAX_CHARS = 1024, ARGS_MAX = 256, ARGV_MAX_BYTES = 8192, GLOBALS_FRAMES = 10000, GLOBALS_MAX = 10000, NAMES_LEFT = 10000,
+	MISSES = 1000, ATTRIBUTES = 1000 };
 
 static int object_str(const struct py *py, addr_t addr, struct arena *a, size_t max, struct str *ret)
 {
@@ -24,6 +25,44 @@ static int object_str(const struct py *py, addr_t addr, struct arena *a, size_t 
 	return o.kind == O_STR ? object_text(&o, a, max, ret, NULL) : ERR_CORRUPT;
 }
 
+/*
+ * Thread.__init__ sets _target and then _name (Lib/threading.py, 3.6 on).  The texts of attribute names that frozen modules use too lie
+ * in the interpreter's own data (3.11, 3.12), which a cut core has lost: what follows _target under a name that is lost.
+ */
+static int name_behind_target(const struct object *thread, addr_t *ret)
+{
+	const struct py *py = thread->py;
+	struct dict_walk w;
+	addr_t key;
+	bool target = false;
+	int rc = object_attrs(thread, &w);
+
+	while (rc >= 0 && w.i < ATTRIBUTES && (rc = dict_next(&w, &key, ret)) == 1) {
+		struct object k;
+		if (target)
+			return py_is_lost(py, key) ? 0 : ERR_ABSENT;
+		target = object_at(py, key, &k) == 0 && k.kind == O_STR && object_text_is(&k, "_target") == 1;
+	}
+	return rc < 0 ? rc : ERR_ABSENT;
+}
+
+/* Of a threading.Thread.  Lib/threading.py: `_name`; 2.7: `__name`, mangled. */
+static int thread_name(const struct py *py, addr_t thread, struct arena *a, struct str *ret)
+{
+	struct object o;
+	addr_t name;
+	int rc = object_at(py, thread, &o);
+
+	if (rc < 0)
+		return rc;
+	rc = object_attr(&o, "_name", &name);
+	if (rc < 0)
+		rc = object_attr(&o, "_Thread__name", &name);
+	if (rc < 0 && py->salvaged)
+		rc = name_behind_target(&o, &name);
+	return rc < 0 ? rc : object_str(py, name, a, NAME_MAX_CHARS, ret);
+}
+
 int py_thread_names(const struct py *py, const struct py_interp *in, struct arena *a,
 		    void (*got)(void *arg, uint64_t ident, struct str name), void *arg)
 {
@@ -41,19 +80,104 @@ int py_thread_names(const struct py *py, const struct py_interp *in, struct aren
 	addr_t key, value;
 	int n = 0;
 	while (n < PY_MAX_THREADS && (rc = dict_next(&w, &key, &value)) == 1) {
-		struct object k, thread;
-		addr_t name;
+		struct object k;
 		int64_t ident;
 		struct str text;
-		/* Lib/threading.py: `_name`; 2.7: `__name`, mangled. */
-		if (object_at(py, key, &k) < 0 || object_int(&k, &ident) < 0 || object_at(py, value, &thread) < 0 ||
-		    (object_attr(&thread, "_name", &name) < 0 && object_attr(&thread, "_Thread__name", &name) < 0) ||
-		    object_str(py, name, a, NAME_MAX_CHARS, &text) < 0)
+		if (object_at(py, key, &k) < 0 || object_int(&k, &ident) < 0 || thread_name(py, value, a, &text) < 0)
 			continue;
 		got(arg, (uint64_t)ident, text);
 		n++;
 	}
 	return n;
+}
+
+/* The globals of the first frame whose code is of threading.py. */
+static int threading_globals(const struct py *py, struct arena *a, addr_t *ret)
+{
+	unsigned looked = 0;
+
+	for (size_t i = 0; i < py->n_salvaged && looked < GLOBALS_FRAMES; i++) {
+		struct walk w = { .py = py, .next = py->salvaged_threads[i].thread, .limit = 1, .lap = 1, .owner = py->salvaged_threads[i].interp };
+		struct py_thread th;
+		struct py_frame f;
+		if (py_next_thread(&w, &th) != 1)
+			continue;
+		for (w = py_frames(py, th.frame); looked < GLOBALS_FRAMES && py_next_frame(&w, &f) == 1; looked++) {
+			struct py_code code;
+			int rc = f.code ? py_code_read(py, f.code, a, &code) : ERR_ABSENT;
+			if (rc < 0 || !str_is(str_base(code.file), "threading.py"))
+				continue;
+			rc = HAS(py, PyFrame, globals) ? READ(py, f.addr, PyFrame, globals, ret) : READ(py, f.addr, PyFrameObject, f_globals, ret);
+			if (rc == 0 && *ret)
+				return 0;
+		}
+	}
+	return ERR_ABSENT;
+}
+
+static bool is_salvaged(const struct py *py, uint64_t ident)
+{
+	for (size_t i = 0; i < py->n_salvaged; i++) {
+		uint64_t id;
+		if (READ(py, py->salvaged_threads[i].thread, PyThread, thread_id, &id) == 0 && id == ident)
+			return true;
+	}
+	return false;
+}
+
+/* Names of a dictionary of ident to Thread, as threading._active; how many. */
+static int names_in(struct py *py, addr_t dict, struct arena *a, void (*got)(void *arg, uint64_t ident, struct str name), void *arg)
+{
+	struct dict_walk w;
+	addr_t key, value;
+	int n = 0, misses = 0;
+
+	if (dict_begin(py, dict, &w) < 0)
+		return 0;
+	while (n < NAMES_LEFT && misses < MISSES && dict_next(&w, &key, &value) == 1) {
+		struct object k;
+		struct str text;
+		uint64_t ident = 0;
+		int64_t v = 0;
+		int rc;
+		/* The keys are of one type, and what they say is held against the thread states. */
+		struct py with = *py;
+		if (!with.types.int_)
+			(void)!READ(py, key, PyObject, ob_type, &with.types.int_);
+		if (TRAIT(py, str_model) == STR_MODEL_WIDE)
+			rc = READ(py, key, PyInt, ob_ival, &ident);
+		else if ((rc = object_at(&with, key, &k)) == 0 && (rc = object_int(&k, &v)) == 0)
+			ident = (uint64_t)v;
+		if (rc < 0 || !is_salvaged(py, ident) || thread_name(py, value, a, &text) < 0) {
+			misses++;
+			continue;
+		}
+		py->types.int_ = with.types.int_;
+		got(arg, ident, text);
+		n++;
+	}
+	return n;
+}
+
+int py_names_left(const struct py *of, struct arena *a, void (*got)(void *arg, uint64_t ident, struct str name), void *arg)
+{
+	struct py py = *of; /* with what is learnt of its types */
+	addr_t globals, key, value, type;
+	struct dict_walk w;
+	int n = 0;
+
+	int rc = threading_globals(&py, a, &globals);
+	if (rc == 0 && !py.types.dict)
+		rc = READ(&py, globals, PyObject, ob_type, &py.types.dict);
+	if (rc == 0)
+		rc = dict_begin(&py, globals, &w);
+	if (rc < 0)
+		return rc;
+	/* Not by its name: from 3.12 on the text "_active" lies in the interpreter's own data (pycore_global_strings.h). */
+	while (!n && w.i < GLOBALS_MAX && dict_next(&w, &key, &value) == 1)
+		if (READ(&py, value, PyObject, ob_type, &type) == 0 && type == py.types.dict)
+			n = names_in(&py, value, a, got, arg);
+	return n ? n : ERR_ABSENT;
 }
 
 static struct str joined_args(const struct py *py, addr_t sysdict, const char *name, struct arena *a)

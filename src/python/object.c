@@ -70,6 +70,10 @@ static bool kind_by_identity(const struct py *py, addr_t type, uint8_t *ret)
 		*ret = O_STR;
 	else if (type == py->types.bytes)
 		*ret = O_BYTES;
+	else if (type == py->types.dict)
+		*ret = O_DICT;
+	else if (type == py->types.int_)
+		*ret = O_INT;
 	else
 		return py->salvaged;
 	return true;
@@ -495,22 +499,26 @@ static int begin_managed(const struct object *o, struct dict_walk *ret)
 	return values ? begin_cached(o, values, ret) : ERR_ABSENT;
 }
 
+int object_attrs(const struct object *o, struct dict_walk *ret)
+{
+	addr_t dict;
+	int rc;
+	if (has_flag(o->py, o->flags, T_flag_managed_dict))
+		return begin_managed(o, ret);
+	if (o->py->types.instance && o->type == o->py->types.instance) {
+		rc = READ(o->py, o->addr, PyInstance, in_dict, &dict);
+		return rc < 0 ? rc : dict_begin(o->py, dict, ret);
+	}
+	rc = dict_at_offset(o, &dict);
+	if (rc < 0)
+		return rc;
+	return dict ? dict_begin(o->py, dict, ret) : ERR_ABSENT;
+}
+
 int object_attr(const struct object *o, const char *name, addr_t *ret)
 {
 	struct dict_walk w;
-	addr_t dict;
-	int rc;
-	if (has_flag(o->py, o->flags, T_flag_managed_dict)) {
-		rc = begin_managed(o, &w);
-	} else if (o->py->types.instance && o->type == o->py->types.instance) {
-		rc = READ(o->py, o->addr, PyInstance, in_dict, &dict);
-		if (rc == 0)
-			rc = dict_begin(o->py, dict, &w);
-	} else {
-		rc = dict_at_offset(o, &dict);
-		if (rc == 0)
-			rc = dict ? dict_begin(o->py, dict, &w) : ERR_ABSENT;
-	}
+	int rc = object_attrs(o, &w);
 	return rc < 0 ? rc : dict_find(&w, name, ret);
 }
 

@@ -43,6 +43,8 @@ int dict_get(const struct py *py, addr_t dict, const char *key, addr_t *ret) MUS
 int dict_get_all(const struct py *py, addr_t dict, const char *const *keys, size_t n, addr_t *ret) MUST_CHECK;
 int dict_find(struct dict_walk *w, const char *key, addr_t *ret) MUST_CHECK;             /* the same from where a walk stands */
 
+/* A walk over the attributes that the next one looks through, mostly in the order in which they were set first. */
+int object_attrs(const struct object *o, struct dict_walk *ret) MUST_CHECK;
 /* An instance attribute kept in the instance (dict, split or inline values; 2.7's old-style ones too); not from the class. ERR_ABSENT. */
 int object_attr(const struct object *o, const char *name, addr_t *ret) MUST_CHECK;
 /* The name of a type if it can be read: ht_name of heap types, tp_name of static ones where .rodata is there. */

@@ -120,6 +120,8 @@ int py_code_position(const struct py *py, addr_t code, int64_t lasti, struct pos
 /* threading._active of sys.modules['threading']: ident -> name.  Calls got for each; returns how many or ERR_ABSENT (threading not imported). */
 int py_thread_names(const struct py *py, const struct py_interp *in, struct arena *a,
 		    void (*got)(void *arg, uint64_t ident, struct str name), void *arg) MUST_CHECK;
+/* The same where the runtime is cut off (salvaged): out of the globals of a frame of threading, for thread states that were found. */
+int py_names_left(const struct py *py, struct arena *a, void (*got)(void *arg, uint64_t ident, struct str name), void *arg) MUST_CHECK;
 /* The ident of the main thread as the runtime records it, else of threading._main_thread; ERR_ABSENT. */
 int py_main_ident(const struct py *py, uint64_t *ret) MUST_CHECK;
 /* sys.argv joined by spaces and sys.executable; s == NULL where not found. */

@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import signal
+import struct
 import sys
 
 from pythons import find, layouts
@@ -18,6 +19,7 @@ from target import Target, run
 
 PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
 tap = Tap()
+FOUND = [] # how many names of threads, in each cut core that has any
 
 
 class Limited(Target):
@@ -57,6 +59,10 @@ def stacks(rep):
     return out
 
 
+def names(rep, source):
+    return {t["tid"]: t["name"] for t in rep["threads"] if t.get("name_source") == source and "tid" in t}
+
+
 def same(got, want):
     """What was lost is unknown; what is shown is true."""
     function, file, line = got
@@ -67,8 +73,24 @@ def inner_part(got, broken, want):
     return len(got) <= len(want) and (broken or len(got) == len(want)) and all(same(a, b) for a, b in zip(got, want))
 
 
-def check(name, rep, done, whole, by_tid):
-    """Returns how many stacks were shown."""
+def runtime_at(core, rep):
+    """Where in the file the data of libpython (or of the program that is Python) begins."""
+    places = [(int(m["start"], 16), int(m["end"], 16)) for m in rep["modules"] if "python" in os.path.basename(m["path"])]
+    with open(core, "rb") as f:
+        head = f.read(64)
+        phoff, (size, count) = struct.unpack_from("<Q", head, 32)[0], struct.unpack_from("<HH", head, 54)
+        f.seek(phoff)
+        table = f.read(size * count)
+    found = []
+    for i in range(count):
+        kind, flags, offset, start, _, filesz = struct.unpack_from("<IIQQQQ", table, i * size)
+        if kind == 1 and flags & 2 and filesz > 0x8000 and any(a <= start < b for a, b in places):
+            found.append(offset)
+    return max(found) if found else 0
+
+
+def check(name, rep, done, whole, by_tid, known=None):
+    """Returns how many stacks were shown.  known: the names of threads in the whole core."""
     if not tap.ok(rep is not None and done.returncode in (0, 5), "%s: a report" % name, done.stderr.decode("utf-8", "replace")):
         return 0
     said = [p["message"] for p in rep["problems"] if p["code"] == "PZ101"]
@@ -89,6 +111,11 @@ def check(name, rep, done, whole, by_tid):
         if not any(inner_part(frames, broken, w) for w in candidates):
             wrong.append((tid, broken, frames[:6], candidates[:1] if by_tid else ""))
     tap.ok(not wrong, "%s: %d stacks shown, each a true one" % (name, len(shown)), "\n".join(map(repr, wrong)))
+    found = names(rep, "found")
+    if known is not None and found:
+        FOUND.append(len(found))
+        tap.equal(found, {t: known.get(t) for t in found}, "%s: %d names found, each a true one" % (name, len(found)))
+        tap.ok("PZ414" in [p["code"] for p in rep["problems"]], "%s: it is said that they were found" % name)
     return len(shown)
 
 
@@ -131,11 +158,13 @@ def one(python):
             return 0
         whole = stacks(rep)
         tap.ok(len(whole) == 13, "%s: the whole core: 13 stacks" % name, len(whole))
-        size = os.path.getsize(core)
-        for percent in (99, 95, 60, 20):
+        size, known = os.path.getsize(core), names(rep, "python")
+        # The worst that the kernel does: all is there up to the data of libpython, which has the runtime and the static types.
+        cut_at = runtime_at(core, rep)
+        for percent in (99, 95, 60, 20) + ((100 * cut_at / size,) if cut_at else ()):
             cut = os.path.join(target.top, "cut")
             with open(core, "rb") as f, open(cut, "wb") as out:
-                left = size * percent // 100
+                left = int(size * percent // 100)
                 while left:
                     block = f.read(min(left, 1 << 20))
                     if block.count(0) == len(block):
@@ -145,7 +174,7 @@ def one(python):
                     left -= len(block)
                 out.truncate()
             rep, done = report(cut)
-            shown += check("%s: cut to %d %%" % (name, percent), rep, done, whole, True)
+            shown += check("%s: cut to %d %%" % (name, percent), rep, done, whole, True, known)
             os.unlink(cut)
         whole = [(t, b, with_folder(w, target.script)) for t, b, w in whole]
     finally:
@@ -188,6 +217,8 @@ def main():
         seen.add(python.minor)
         ran += 1
         shown += one(python)
+    if ran and not sys.argv[3:]:
+        tap.ok(sum(FOUND) >= 3 * ran, "names out of cut cores: %d of %d interpreters" % (sum(FOUND), ran))
     if ran:
         tap.ok(shown >= 8 * ran, "stacks out of cut cores: %d of %d interpreters" % (shown, ran))
     tap.done()
