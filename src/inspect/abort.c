@@ -374,10 +374,13 @@ struct str abort_chain(const struct report *r, const struct report_thread *th, a
 		}
 	size_t n = 1u + fatal;
 	bool caller = fatal; /* of the fatal error: shown, whatever it is */
+	for (look = after; (f = inward_next(&look)) && !f->python;)
+		;
+	const bool all = !f; /* no Python below: then how the process began is all there is */
 	for (w = after; (f = inward_next(&w)) && !f->python; caller = false) {
 		struct str base = f->module.s ? str_base(f->module) : (struct str){ 0 };
 		const bool other = base.s && module_is_other(base);
-		if (!f->function.len ? !other || (unnamed.s && str_eq(unnamed, base)) : f->plumbing && (!caller || str_starts(f->function, "ffi_")))
+		if (!f->function.len ? !other || (unnamed.s && str_eq(unnamed, base)) : f->plumbing && !all && (!caller || str_starts(f->function, "ffi_")))
 			continue;
 		if (n++ == CHAIN) {
 			sb_printf(&b, " <- ...");

@@ -9,6 +9,7 @@
 #include "inspect/collector.h"
 #include "inspect/fault.h"
 #include "inspect/instruction.h"
+#include "inspect/life.h"
 #include "inspect/signal_frame.h"
 
 enum { HANDLERS = 16 /* signal frames looked at on one stack */ };
@@ -253,6 +254,7 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	crash_ids(t->img, r, th, pc);
 	exceptions_add(t, r, th);
 	collector_notes(t, r, th, fault.regs, &fault);
+	life_notes(t, r, th);
 }
 
 static int run(struct target *t, const struct limits *lim, struct report *r)

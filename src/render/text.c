@@ -358,7 +358,7 @@ static void verdict(struct text *t)
 		sb_char(&t->b, '\n');
 	}
 	const struct report_frame *f = r->verdict.location;
-	if (f) {
+	if (f && (f->python || !r->verdict.raised_by.len)) {
 		key(t, f->python ? "from" : "in");
 		function_and_place(t, f);
 		struct str line = stripped(f->source);

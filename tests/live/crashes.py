@@ -183,6 +183,29 @@ def collections(python):
         target.end()
 
 
+def lives(python):
+    """While Python shuts down, and in children that were forked in every way: what is known of it in this version."""
+    version = [int(n) for n in python.minor.split(".")]
+    for case, known, want in (("at-end", version >= [3, 6], r"Python was shutting down, which this thread did$"),
+                              ("forked", [3, 8] <= version <= [3, 13], r"in a child that pid (\d+) forked$"),
+                              ("forked-thread", True, r"in a child that a thread other than the main one forked \(thread (\d+)\)$"),
+                              ("forked-c", True, r"in a child that pid (\d+) forked$|likely in a child that C code forked without telling Python"),
+                              ("multiprocessing", True, r'in a child that multiprocessing forked \("worker-7"\) from pid (\d+)$'),
+                              ("abort", False, None)):
+        got = crash(python, case)
+        if not got:
+            continue
+        rep, text, _, target = got
+        name, said = "%s: %s" % (python.name, case), line(text, "state")
+        if known:
+            match = re.match(want, said or "")
+            tap.ok(match and all(int(n) == target.pid or (int(n) > target.pid and "thread" in case) for n in match.groups() if n), "%s: it is said" % name, (said, target.pid))
+            tap.ok(said in rep["verdict"].get("explain", []), "%s: in JSON too" % name, rep["verdict"])
+        else:
+            tap.equal(said, None, "%s: nothing is claimed" % name)
+        target.end()
+
+
 def main():
     wanted, known = sys.argv[3:], layouts(PYANALYZE)
     found, absent = find()
@@ -192,7 +215,7 @@ def main():
         if (python.minor, python.config) not in known:
             tap.skip("crashes of " + python.name, "no table of its version yet")
             continue
-        for check in (exceptions, faults, fatal_errors, collections):
+        for check in (exceptions, faults, fatal_errors, collections, lives):
             check(python)
     for name, why in absent:
         if not wanted:
