@@ -120,6 +120,7 @@ static const struct {
 	{ "by name, in .debug", "app/.debug/libx.dbg", RIGHT, .link = true, .used = true },
 	{ "by name, in .debug, no debug path given", "app/.debug/libx.dbg", RIGHT, .link = true, .usual = true, .used = true },
 	{ "by name, under the debug path", "debug/DIR/app/libx.dbg", RIGHT, .link = true, .used = true },
+	{ "by name, under the debug path in the sysroot", "root/debug/DIR/app/libx.dbg", RIGHT, .link = true, .root = true, .used = true },
 	{ "by name, no name in the file", "app/libx.dbg", RIGHT },
 	{ "by name and checksum, no build-id", "app/libx.dbg", RIGHT, .link = true, .no_id = true, .used = true },
 	{ "another checksum, no build-id", "app/libx.dbg", CHANGED, .link = true, .no_id = true },
@@ -137,7 +138,9 @@ START_TEST(looked_for)
 	char at[512];
 	scene(&s, places[_i].link, places[_i].no_id, places[_i].no_file);
 	const char *slot = strstr(places[_i].at, "DIR/");
-	if (slot)
+	if (slot && places[_i].root)
+		snprintf(at, sizeof at, "root%s%.*s%s%s", dir, (int)(slot - places[_i].at - 4), places[_i].at + 4, dir, slot + 3);
+	else if (slot)
 		snprintf(at, sizeof at, "%.*s%s%s", (int)(slot - places[_i].at), places[_i].at, dir, slot + 3);
 	else if (places[_i].root)
 		snprintf(at, sizeof at, "root%s%s", dir, places[_i].at + 4);
