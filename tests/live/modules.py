@@ -180,7 +180,7 @@ def separate(s, want):
     rep, _ = report(s.core, "-n", nowhere)
     frames = lib_frames(rep)
     tap.ok(not any("line" in f or f.get("inlined") for f in frames) and frames, "without it: no lines", frames)
-    tap.equal([f.get("symbol") or f.get("function") for f in frames], [SYMBOLS.get(n, n) or n for n in NAMES[:DEPTH + 2]] + [frames[-1].get("symbol")],
+    tap.equal([f.get("symbol") or f.get("function") for f in frames], [SYMBOLS.get(n, n) or n for n in NAMES[:DEPTH + 2]] + [frames[-1].get("symbol") or frames[-1].get("function")],
               "without it: exported names")
     tap.ok(any(LIB in p["message"] for p in rep["problems"] if p["code"] == "PZ209"), "without it: said once", rep["problems"])
     tap.equal(module(rep)["symbols"], "dynsym", "without it: dynsym")
@@ -318,6 +318,10 @@ def no_file(s, want):
     rep, done = report(s.core37, "-n", "--debug-path=")
     frames = lib_frames(rep)
     tap.equal([f["module_offset"] for f in frames], [w[6] for w in want if not w[4]], "no file of it, its pages in the core: the same frames, by offset")
+    s.put(s.debug, *s.id_parts("only"))
+    rep, done = report(s.core37, "-n", "--debug-path=" + os.path.join(s.top, "only"))
+    tap.equal([(f.get("function"), f.get("line"), f["module_offset"]) for f in lib_frames(rep)], [(w[0], w[3], w[6]) for w in want],
+              "its debug file alone, its pages in the core: names, lines and inlined functions too")
     rep, done = report(s.core, "-n", "--debug-path=")
     mod = module(rep)
     tap.ok(mod["build_id"] == s.build_id and "file" not in mod and mod["symbols"] in ("none", "dynsym"), "no file of it: its build-id is known", mod)
@@ -364,14 +368,14 @@ def deaths(s):
         return lambda kid: (os.kill(kid, sig), os.kill(kid, signal.SIGCONT))
 
     def starve(kid):
-        resource.prlimit(kid, resource.RLIMIT_AS, (1, 1))
+        resource.prlimit(kid, resource.RLIMIT_DATA, (1, 1))
         os.kill(kid, signal.SIGCONT)
 
     def exhaust(kid):
         resource.prlimit(kid, resource.RLIMIT_CPU, (0, 5))
         os.kill(kid, signal.SIGCONT)
     for name, act, words in (("is killed", end_with(signal.SIGKILL), "died of signal 9"), ("crashes", end_with(signal.SIGSEGV), "died of signal 11"),
-                             ("aborts", end_with(signal.SIGABRT), "died of signal 6"), ("has no memory", starve, "out of memory"),
+                             ("aborts", end_with(signal.SIGABRT), "died of signal 6"), ("has no memory", starve, "memory"),
                              ("loops", exhaust, "longer than"), ("stands still", lambda kid: None, "longer than")):
         tried = 0
         while tried < 8:
@@ -396,6 +400,38 @@ def deaths(s):
         python = [(f["function"], f["line"]) for f in frames_of(rep) if f["lang"] == "python"]
         tap.equal(python, want, "a child that %s: Python's stack is whole" % name)
         tap.ok(p.returncode == 0 and words in said["message"] and said.get("hint"), "a child that %s: said" % name, said)
+
+
+NO_TABLES = """
+#include <stdlib.h>
+volatile int keep;
+__attribute__((noinline)) static int inner(int n) { int room[50]; for (int i = 0; i < 50; i++) room[i] = keep + n; if (!n) abort(); return inner(n - 1) + room[n]; }
+__attribute__((noinline)) int start_parsing(int n) { return inner(n) + keep; }
+"""
+
+
+def debug_frame(s):
+    """Code whose unwind tables are in its debug file alone."""
+    source, whole = os.path.join(s.top, "notables.c"), os.path.join(s.top, "notables.so")
+    with open(source, "w") as f:
+        f.write(NO_TABLES)
+    subprocess.run(["gcc", "-g", "-O1", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-optimize-sibling-calls", "-fomit-frame-pointer", "-shared", "-fPIC",
+                    "-Wl,--build-id=sha1", "-o", whole, source], check=True)
+    s.use(whole)
+    core = make_core(s.top, s.python, s.lib, "0x33")
+    rep, _ = report(core, "-n", "--debug-path=")
+    want = lib_frames(rep)
+    tap.equal([f.get("function") for f in want], ["start_parsing"] + ["inner"] * (DEPTH + 1), "unwind tables in .debug_frame")
+    tap.ok(all(f.get("unwound_by") == "cfi" for f in want), "and nothing was guessed", want)
+    build_id = re.search(r"Build ID: (\w+)", run(["readelf", "-n", whole]).stdout.decode()).group(1)
+    debug = s.put(whole, "tables", ".build-id", build_id[:2], build_id[2:] + ".debug")
+    subprocess.run(["objcopy", "--only-keep-debug", whole, debug], check=True)
+    subprocess.run(["strip", s.lib], check=True)
+    rep, _ = report(core, "-n", "--debug-path=" + os.path.join(s.top, "tables"))
+    tap.equal(essence(lib_frames(rep)), essence(want), "unwind tables in the debug file's .debug_frame: the same frames")
+    rep, _ = report(core, "-n", "--debug-path=")
+    guessed = lib_frames(rep)
+    tap.ok(essence(guessed) != essence(want) and all(f.get("unwound_by") != "cfi" for f in guessed[:-1]), "without them: no claim that a table told", guessed)
 
 
 RUST = """
@@ -566,6 +602,7 @@ def main():
                 no_file(s, want)
                 sandboxed(s)
                 deaths(s)
+                debug_frame(s)
                 rust(top, s.python)
                 s.use(s.whole)
                 damaged(s)
