@@ -41,6 +41,9 @@ struct inward {
 struct inward inward_from(const struct report_thread *t, addr_t pc);
 const struct report_frame *inward_next(struct inward *w); /* NULL: the end */
 
+/* "SIGABRT sent by pid 99 (uid 0)", of a signal that has a sender. */
+struct str verdict_sender(struct report *r, const struct image_facts *f);
+
 /* A line that explains the verdict. */
 void verdict_note(struct report *r, const char *key, struct str text);
 

@@ -8,11 +8,8 @@
 #include "inspect/abort.h"
 #include "inspect/collector.h"
 #include "inspect/fault.h"
-#include "inspect/instruction.h"
+#include "inspect/handler.h"
 #include "inspect/life.h"
-#include "inspect/signal_frame.h"
-
-enum { HANDLERS = 16 /* signal frames looked at on one stack */ };
 
 /* A core without NT_SIGINFO: only the signal's number is known, so who sent it is a guess. */
 static void from_number(struct report *r, int signo)
@@ -29,8 +26,7 @@ static void from_number(struct report *r, int signo)
 	report_problem(r, P_LIKELY, "the core has no NT_SIGINFO note");
 }
 
-/* Who sent it, where the kernel says so. */
-static struct str sent_by(struct report *r, const struct image_facts *f)
+struct str verdict_sender(struct report *r, const struct image_facts *f)
 {
 	struct str name = signal_name(r->arena, f->siginfo.signo);
 	if (!f->siginfo.pid)
@@ -47,7 +43,7 @@ static void from_siginfo(struct report *r, const struct image_facts *f)
 	if (signo == 19 || signo == 0) {
 		r->verdict.title = str_printf(r->arena, "the core was taken from a running process (by gcore or a debugger)");
 	} else if (f->siginfo.has_sender && code <= 0) {
-		r->verdict.title = sent_by(r, f);
+		r->verdict.title = verdict_sender(r, f);
 		if (f->pid < 0) {
 			r->verdict.kind = signo == 6 ? VERDICT_CRASH : VERDICT_STOPPED;
 			r->verdict.likely = true;
@@ -136,106 +132,19 @@ void verdict_note(struct report *r, const char *key, struct str text)
 	*vec_push(&r->verdict.notes) = (struct report_note){ key, text };
 }
 
-/*
- * A handler that ran on the crashed thread, and what it interrupted: the oldest fault, else the signal that ended the process when
- * the process had sent it to itself.  False: none.
- */
-static bool handled_signal(struct target *t, struct report *r, const struct report_thread *th, const struct thread *native, struct signal_frame *ret)
-{
-	const struct image_facts *f = image_facts(t->img);
-	const struct native_records *rec = NULL;
-	struct signal_frame sf;
-	bool found = false;
-	addr_t from = 0;
-	if (t->native && native_finish(t->native, &rec, NULL) < 0 && !rec)
-		rec = NULL;
-	const struct native_stack *s = rec && th->image && th->image <= rec->n_threads && rec->has[th->image - 1] ? &rec->stacks[th->image - 1] : NULL;
-	for (unsigned n = 0; n < HANDLERS && signal_frame_next(t->img, native, from, &sf) == 0; n++) {
-		from = sf.at + 8;
-		/* Do the frames lead to it?  Where they end before, nobody can say. */
-		bool led = !s || !s->n;
-		for (size_t i = 1; s && i < s->n && !led; i++)
-			led = rec->frames.p[s->first + i].pc == sf.regs.pc && !(rec->frames.p[s->first + i].bits & NATIVE_CALL);
-		if (!led && s->end == NATIVE_WHOLE)
-			continue;
-		const bool sure = led && s && s->n;
-		const int signo = sf.has_info ? sf.signo : f->siginfo.known && signal_is_fault(f->siginfo.signo) ? f->siginfo.signo
-			: sf.trapped && sf.trap == TRAP_PAGE ? SIGSEGV : f->siginfo.known ? f->siginfo.signo : 0;
-		struct instruction in = { 0 };
-		if (!sf.has_info && sf.trapped && sf.trap == TRAP_DIVIDE && signal_is_fault(signo) &&
-		    (signo != SIGFPE || (instruction_at(t->img, &sf.regs, false, 0, r->arena, &in) == 0 && !in.divides)))
-			continue; /* no trap, so no fault */
-		if (!sf.has_info) {
-			sf.signo = signo;
-			sf.code = sf.trapped && sf.trap == TRAP_PROTECTION ? SI_KERNEL : sf.trapped && sf.trap == TRAP_PAGE ? (int)(sf.error & 1) + 1
-				: signal_is_fault(signo) ? 1 : SI_TKILL;
-			if (sf.trapped && sf.trap != TRAP_PAGE)
-				sf.addr = sf.regs.pc;
-		}
-		const bool own = sf.signo == SIGABRT && sf.code <= 0 && (!sf.has_info || sf.pid == f->pid);
-		if (!sf.signo || !((signal_is_fault(sf.signo) && sf.code > 0) || own)) {
-			if (sf.signo && sf.has_info)
-				verdict_note(r, "handler", sf.code <= 0 && sf.pid != f->pid
-					? str_printf(r->arena, "it came in a handler of " STR_FMT ", which pid %" PRId64 " had sent", STR_ARG(signal_name(r->arena, sf.signo)), sf.pid)
-					: str_printf(r->arena, "it came in a handler of " STR_FMT, STR_ARG(signal_name(r->arena, sf.signo))));
-			continue;
-		}
-		found = true;
-		*ret = sf;
-		r->verdict.likely |= !sure;
-		if (!sure)
-			report_problem(r, P_LIKELY, "a signal handler had run, and what it had interrupted was looked for on the stack, since native frames do not lead there");
-	}
-	return found;
-}
-
-/* The process went on after the crash, in a handler, and then ended in another way. */
-static void ended_later(struct report *r, const struct image_facts *f, const struct signal_frame *sf, const struct report_thread *th)
-{
-	r->verdict.ended_by.known = r->verdict.signal.known;
-	r->verdict.ended_by.name = r->verdict.signal.name;
-	r->verdict.ended_by.number = r->verdict.signal.number;
-	r->verdict.ended_by.code = r->verdict.signal.code;
-	r->verdict.ended_by.sender_pid = r->verdict.signal.sender_pid;
-	const char *code_name = signal_code_name(sf->signo, sf->code);
-	r->verdict.signal.known = true;
-	r->verdict.signal.number = sf->signo;
-	r->verdict.signal.name = signal_name(r->arena, sf->signo);
-	r->verdict.signal.code = sf->code;
-	r->verdict.signal.code_name = code_name ? str_of(code_name) : (struct str){ 0 };
-	r->verdict.signal.has_addr = signal_is_fault(sf->signo) && sf->code != SI_KERNEL;
-	r->verdict.signal.addr = sf->addr;
-	r->verdict.signal.sender_pid = sf->signo == SIGABRT ? f->pid : -1;
-	r->verdict.signal.sender_uid = -1;
-	/* The handler: the function right above what it interrupted. */
-	struct str name = { 0 };
-	const struct report_frame *fr;
-	struct inward w = inward_from(th, 0);
-	while ((fr = inward_next(&w)) && fr->pc != sf->regs.pc)
-		if (!fr->python && fr->function.len && !str_is(fr->function, "__restore_rt") && fr->function.s[0] != '<')
-			name = fr->function;
-	if (!fr || abort_raises(name)) /* handlers often end with a jump to one, not a call */
-		name = (struct str){ 0 };
-	struct str then = f->siginfo.known && f->siginfo.has_sender && f->siginfo.pid != f->pid ? sent_by(r, f)
-		: str_printf(r->arena, STR_FMT, STR_ARG(r->verdict.ended_by.name));
-	verdict_note(r, "handler", name.s ? str_printf(r->arena, STR_FMT " ran then; the process ended by " STR_FMT, STR_ARG(name), STR_ARG(then))
-		: str_printf(r->arena, "a signal handler ran then; the process ended by " STR_FMT, STR_ARG(then)));
-}
-
 /* What is said of the thread that crashed. */
 static void crashed(struct target *t, struct report *r, const struct thread *native)
 {
 	const struct image_facts *f = image_facts(t->img);
 	const struct report_thread *th = &r->threads.p[0];
-	struct signal_frame sf;
+	struct interrupted in;
 	struct fault fault = { .signo = f->siginfo.signo, .code = f->siginfo.code, .has_addr = f->siginfo.has_addr, .addr = f->siginfo.addr, .regs = &native->regs };
 	addr_t pc = native->regs.pc;
-	const bool handler = handled_signal(t, r, th, native, &sf);
+	const bool handler = handler_find(t, r, th, native, &in);
 	if (handler) {
-		ended_later(r, f, &sf, th);
-		pc = sf.regs.pc;
-		fault = (struct fault){ .signo = sf.signo, .code = sf.code, .has_addr = true, .addr = sf.addr, .regs = &sf.regs,
-			.has_error = sf.trapped && sf.trap == TRAP_PAGE, .error = sf.error };
+		handler_said(r, f, &in, th);
+		pc = in.regs.pc;
+		fault = (struct fault){ .signo = in.signo, .code = in.code, .has_addr = true, .addr = in.addr, .regs = &in.regs, .has_error = in.has_error, .error = in.error };
 	}
 	const struct str name = signal_name(r->arena, handler || f->siginfo.known ? fault.signo : r->verdict.signal.number);
 	if ((handler || f->siginfo.known) && signal_is_fault(fault.signo) && fault.code > 0)
