@@ -217,6 +217,14 @@ static const uint64_t exception_class[] = { 0x474e5543432b2b00 /* GNUCC++ */, 0x
 /* "St13runtime_error" -> "std::runtime_error", "N4shop5ErrorE" -> "shop::Error"; others as they are. */
 static struct str type_words(struct arena *a, struct str mangled)
 {
+	static const struct { const char *mangled, *words; } plain[] = {
+		{ "i", "int" }, { "j", "unsigned int" }, { "l", "long" }, { "m", "unsigned long" }, { "x", "long long" }, { "y", "unsigned long long" },
+		{ "b", "bool" }, { "c", "char" }, { "d", "double" }, { "f", "float" }, { "PKc", "const char *" }, { "Pc", "char *" },
+		{ "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", "std::string" }, { "Ss", "std::string" },
+	};
+	for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+		if (str_is(mangled, plain[i].mangled))
+			return str_of(plain[i].words);
 	struct sb b = { 0 };
 	const char *s = mangled.s, *end = mangled.s + mangled.len;
 	const bool nested = s < end && *s == 'N';

@@ -145,7 +145,8 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 		return title_without_address(t->img, r, &in, access, name);
 	struct str words = address_words(t->img, r->arena, addr, f->regs);
 	if (fetched)
-		words = str_printf(r->arena, "%s %s", how_it_went(t->img, f->regs), addr < 4096 ? "a null pointer" : image_segment_at(t->img, addr) ? "memory that is no code" : "unmapped memory");
+		words = str_printf(r->arena, "%s %s", how_it_went(t->img, f->regs), addr < 4096 ? "a null pointer"
+			: image_segment_at(t->img, addr) || (f->signo == SIGSEGV && f->code == 2) ? "memory that is no code" : "unmapped memory");
 	else if (!words.s && c && c->words)
 		words = str_of(c->words);
 	return words.s ? str_printf(r->arena, STR_FMT ": %s address 0x%llx (" STR_FMT ")", STR_ARG(name), access_title[access], addr, STR_ARG(words))

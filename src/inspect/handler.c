@@ -61,6 +61,10 @@ static bool by_trap(struct target *t, struct report *r, const struct signal_fram
 
 static void note_other(struct report *r, const struct signal_frame *sf, int64_t own)
 {
+	if (!sf->has_info) {
+		verdict_note(r, "handler", STR("it came in a signal handler"));
+		return;
+	}
 	struct str name = signal_name(r->arena, sf->signo);
 	verdict_note(r, "handler", sf->code <= 0 && sf->pid > 0 && sf->pid != own
 		? str_printf(r->arena, "it came in a handler of " STR_FMT ", which pid %" PRId64 " had sent", STR_ARG(name), sf->pid)
@@ -84,7 +88,7 @@ bool handler_find(struct target *t, struct report *r, const struct report_thread
 		const bool fault = sf.has_info ? signal_is_fault(sf.signo) && sf.code > 0 : by_trap(t, r, &sf, last, &in) && signal_is_fault(in.signo);
 		const bool own = !fault && in.signo == SIGABRT && (!sf.has_info || (sf.code <= 0 && sf.pid == f->pid));
 		if (!fault && !own) {
-			if (sf.has_info)
+			if (sf.has_info || led > 0)
 				note_other(r, &sf, f->pid);
 			continue;
 		}

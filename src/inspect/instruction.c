@@ -79,6 +79,9 @@ static bool address_of(const struct decoded *d, const ZydisDecodedOperand *op, a
 	if (op->mem.segment == own && !segment)
 		return false;
 	uint64_t at = segment + base + index * op->mem.scale + (uint64_t)op->mem.disp.value;
+	const ZydisRegister sp = d->abi->width == 8 ? ZYDIS_REGISTER_RSP : ZYDIS_REGISTER_ESP;
+	if (op->visibility == ZYDIS_OPERAND_VISIBILITY_HIDDEN && op->mem.base == sp && op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE)
+		at -= op->size / 8; /* push and call write below it */
 	*ret = d->abi->width == 8 ? at : at & UINT32_MAX;
 	return true;
 }

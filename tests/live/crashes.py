@@ -6,19 +6,22 @@ crashes.py PYSNAP PYANALYZE [NAME...]     NAME: only interpreters whose name con
 import json
 import os
 import re
+import shutil
 import sys
+import tempfile
 
 from pythons import find, layouts
 from tap import Tap
 from target import Target, run
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 PYANALYZE = os.path.abspath(sys.argv[2])
 tap = Tap()
 
 
-def crash(python, case, *options):
+def crash(python, case, *arguments):
     """(report, text, core's path, target) of a program that has crashed; None after a check that says why."""
-    target, name = Target(python, "crash.py", case), "%s: %s" % (python.name, case)
+    target, name, options = Target(python, "crash.py", case, *arguments), "%s: %s" % (python.name, " ".join((case,) + arguments[1:])), []
     core, why = target.core()
     if not core:
         said = target.text()
@@ -30,7 +33,7 @@ def crash(python, case, *options):
             tap.ok(False, "%s: a core" % name, why + "\n" + said)
         target.end()
         return None
-    options = list(options) + (["--sysroot", python.root] if python.root else [])
+    options += ["--sysroot", python.root] if python.root else []
     done = run([PYANALYZE, "--json", core] + options)
     text = run([PYANALYZE, core] + options).stdout.decode("utf-8", "replace")
     try:
@@ -50,7 +53,7 @@ def line(text, key):
 
 def place(python, text):
     """The line of crash.py that has this in it."""
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "fixtures", "programs", "crash.py"), encoding="utf-8") as f:
+    with open(os.path.join(HERE, "..", "..", "fixtures", "programs", "crash.py"), encoding="utf-8") as f:
         return [i for i, s in enumerate(f, 1) if text in s][0]
 
 
@@ -163,6 +166,73 @@ def fatal_errors(python):
         target.end()
 
 
+NO_ADDRESS = " (no address can be like that)"
+IN_C = (  # function: the title, as a pattern
+    ("fault_divide", r"SIGFPE: integer division by zero at 0x[0-9a-f]+"),
+    ("fault_illegal", r"SIGILL: illegal operand at 0x[0-9a-f]+"),
+    ("fault_breakpoint", r"SIGTRAP: the process sent it to itself"),
+    ("fault_bus", r"SIGBUS: write to address 0x[0-9a-f]+008 \(past the end of the mapped file\)"),
+    ("fault_read_only", r"SIGSEGV: write to address 0x[0-9a-f]+005 \(the mapping does not allow it\)"),
+    ("fault_no_code", r"SIGSEGV: execution of address 0x[0-9a-f]+000 \(a call of memory that is no code\)"),
+    ("fault_wild", r"SIGSEGV: read of address 0x4141414141414140" + re.escape(NO_ADDRESS)),
+    ("fault_wild_call", r"SIGSEGV: call to 0x4343434343434343" + re.escape(NO_ADDRESS)),
+    ("fault_wild_return", r"SIGSEGV: return to 0x4444444444444444" + re.escape(NO_ADDRESS)),
+    ("fault_return", r"SIGSEGV: execution of address 0x77777 \(a return to unmapped memory\)"),
+    ("fault_unaligned", r"SIGSEGV: write to address 0x[0-9a-f]+1, which the instruction wants to be a multiple of 16"),
+    ("fault_both", r"SIGSEGV: read and write of address 0x2468 \(nothing is mapped there\)"),
+    ("fault_push", r"SIGSEGV: write to address 0x13568 \(nothing is mapped there\)"),
+    ("fault_in_handler", r"SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
+)
+IN_CXX = (
+    ("throw_std", "std::out_of_range: index 9 of 3"), ("throw_own", "shop::Rejected: order 7 was rejected"), ("throw_plain", "shop::Plain"),
+    ("throw_int", "int"), ("throw_text", "const char *"), ("throw_system", "std::system_error: reading it: No such file or directory"),
+)
+
+
+def compiled(folder, name, compilers):
+    """programs/NAME as a library, or None."""
+    source, library = os.path.join(HERE, "..", "..", "fixtures", "programs", name), os.path.join(folder, name + ".so")
+    for compiler in compilers:
+        if shutil.which(compiler) and run([compiler, "-O1", "-w", "-shared", "-fPIC", "-o", library, source]).returncode == 0:
+            return library
+    return None
+
+
+def in_libraries(python):
+    """What C and C++ can do, each with its own words; the library is to blame."""
+    if python.root or python.config.split("-")[0] != "x86_64" or "(Zydis)" not in run([PYANALYZE, "--version"]).stdout.decode():
+        return
+    with tempfile.TemporaryDirectory(prefix="pysnap-live-") as folder:
+        c, cxx = compiled(folder, "faults.c", ("cc", "gcc", "clang")), compiled(folder, "throws.cc", ("c++", "g++", "clang++"))
+        if not c:
+            tap.skip("%s: faults in C" % python.name, "no compiler")
+        for function, want in IN_C if c else ():
+            got = crash(python, "c", c, function)
+            if not got:
+                continue
+            rep, text, _, target = got
+            name, verdict = "%s: %s" % (python.name, function), rep["verdict"]
+            tap.ok(re.fullmatch(want, verdict["title"]), "%s: title" % name, verdict["title"])
+            if function != "fault_return": # nothing leads back from there
+                tap.equal(verdict.get("culprit_module"), c, "%s: who is to blame" % name)
+            if function == "fault_in_handler":
+                tap.equal(line(text, "handler"), "it came in a signal handler", "%s: in a handler" % name)
+            target.end()
+        if not cxx:
+            tap.skip("%s: exceptions of C++" % python.name, "no compiler")
+            return
+        for function, want in IN_CXX + (("throw_nothing", None),):
+            got = crash(python, "c", cxx, function)
+            if not got:
+                continue
+            rep, text, _, target = got
+            name = "%s: %s" % (python.name, function)
+            tap.equal(rep["verdict"]["title"], "SIGABRT: an uncaught C++ exception: " + want if want else "SIGABRT: C++'s std::terminate was called", "%s: title" % name)
+            tap.ok(without_likely(rep) and re.match(r"(abort|gsignal|raise)\(\) <- std::terminate(\(\))?( <- __cxa_throw)? <- %s \(throws" % function, line(text, "raised by") or ""),
+                   "%s: who raised it" % name, text[:500])
+            target.end()
+
+
 def collections(python):
     """The collector trips over an object: its type, or its link to the next, overwritten."""
     free = python.config.endswith("-t")
@@ -215,7 +285,7 @@ def main():
         if (python.minor, python.config) not in known:
             tap.skip("crashes of " + python.name, "no table of its version yet")
             continue
-        for check in (exceptions, faults, fatal_errors, collections, lives):
+        for check in (exceptions, faults, fatal_errors, in_libraries, collections, lives):
             check(python)
     for name, why in absent:
         if not wanted:
