@@ -308,17 +308,23 @@ static void gil(struct sb *b, const struct report *r, const struct report_interp
 
 void words_facts_threads(struct sb *b, const struct report *r)
 {
-	size_t starting = 0, again = 0, more = 0, stacks = 0;
+	size_t starting = 0, again = 0, more = 0, stale = 0, stacks = 0;
 	for (size_t i = 0; i < r->threads.n; i++) {
 		const struct report_thread *t = &r->threads.p[i];
 		starting += t->starting;
 		again += t->again;
+		stale += t->stale;
 		more += t->n_interpreters > 1 ? t->n_interpreters - 1 : 0;
 	}
-	words_count(b, r->threads.n - starting - again, "thread");
+	words_count(b, r->threads.n - starting - again - stale, "thread");
 	if (again || more) {
 		sb_printf(b, " with ");
-		words_count(b, r->threads.n - starting + more, "thread state");
+		words_count(b, r->threads.n - starting - stale + more, "thread state");
+	}
+	if (stale) {
+		sb_printf(b, " and ");
+		words_count(b, stale, "thread state");
+		sb_printf(b, " without one");
 	}
 	if (starting) {
 		sb_printf(b, ", ");

@@ -51,6 +51,54 @@ def check(name, path, tids, named):
         tap.ok(text.count("  --- in interpreter 0:\n") == 3, "%s: the text shows where it goes over" % name, text)
 
 
+def locks(name, python, path):
+    """Who computes holds a lock: its own interpreter's from 3.12 on, before that the only one."""
+    done = run([PYANALYZE, "--json", path])
+    rep = json.loads(done.stdout) if done.stdout else None
+    if not tap.ok(rep is not None and done.returncode == 0, "%s: report" % name, done.stderr.decode("utf-8", "replace")):
+        return
+    at = {}
+    for t in rep["threads"]:
+        for i in t["stack"]:
+            if rep["frames"][i].get("function", "").startswith("tenant_"):
+                at[t["interpreter"]] = t
+    gils = {i["id"]: i.get("gil") for i in rep["interpreters"]}
+    if "-t" in python.config:
+        tap.equal([g for g in gils.values() if g and g["locked"]], [], "%s: nobody holds a lock that there is not" % name)
+        return
+    text = run([PYANALYZE, path]).stdout.decode()
+    if [int(n) for n in python.minor.split(".")] >= [3, 12]:
+        tap.equal({i: gils[i] for i in at}, {i: {"locked": True, "holder_tid": t["tid"]} for i, t in at.items()}, "%s: each its own" % name)
+        tap.equal(["gil" in t["state"] for t in at.values()], [True] * 3, "%s: each thread says so" % name)
+        tap.ok(text.count("; of interpreter ") == 3, "%s: the text, too" % name, text[:900])
+    else:
+        holders = {g.get("holder_tid") for g in gils.values()}
+        tap.ok(len(holders) == 1 and all(g["locked"] for g in gils.values()), "%s: one for all" % name, gils)
+        named = [t.get("tid") for t in at.values() if "gil" in t["state"]]
+        if [int(n) for n in python.minor.split(".")] >= [3, 10]:
+            tap.equal(named, sorted(holders - {None}), "%s: the thread says so" % name)
+
+
+def busy(python):
+    if python.minor in ("3.9", "3.10", "3.11"):
+        tap.skip("%s: busy" % python.name, "a request for the lock does not reach a thread of another interpreter there")
+        return
+    target = Target(python, "interpreters.py", "busy")
+    try:
+        if not tap.ok(target.wait_ready(), "%s: the program computes" % python.name, target.text()):
+            return
+        snap = os.path.join(target.top, "snap.pz")
+        tap.equal(run([PYSNAP, "-q", str(target.pid), "-o", snap]).returncode, 0, "%s: busy: pysnap takes it" % python.name)
+        locks("%s: busy: snapshot" % python.name, python, snap)
+        core, why = target.core(signal.SIGABRT)
+        if core:
+            locks("%s: busy: core" % python.name, python, core)
+        else:
+            tap.skip("%s: busy: core" % python.name, why)
+    finally:
+        target.end()
+
+
 def main():
     known = layouts(PYANALYZE)
     for python in find()[0]:
@@ -75,6 +123,7 @@ def main():
                 tap.skip("%s: core" % python.name, why)
         finally:
             target.end()
+        busy(python)
     tap.done()
 
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Processes in states that a healthy one is never in for long: code objects overwritten, threads that are being made, a main thread
-that has ended, an interpreter that is only starting.
+that has ended, a child that fork(2) made, an interpreter that is only starting.
 
 states.py PYSNAP PYANALYZE [NAME...]     NAME: only interpreters whose name contains it
 """
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -114,6 +116,44 @@ def ended(python):
         target.end()
 
 
+def forked(python):
+    target, name = in_state(python, "forked"), "%s: forked" % python.name
+    if not target:
+        return
+    try:
+        child = int(re.search(r"CHILD (\d+)", target.text()).group(1))
+        rep, done = snapshot(child, target.top)
+        forked_report("%s: snapshot" % name, rep, done, child)
+        os.kill(child, signal.SIGABRT)
+        for _ in range(100):
+            cores = [os.path.join(d, f) for d in (target.folder, target.python.root or target.folder) for f in os.listdir(d)
+                     if f.startswith("core")]
+            if cores and not os.path.exists("/proc/%d/maps" % child):
+                break
+            time.sleep(0.1)
+        if not cores:
+            tap.skip("%s: core" % name, "no core was written")
+            return
+        done = run([PYANALYZE, "--json", cores[0]])
+        forked_report("%s: core" % name, json.loads(done.stdout) if done.stdout else None, done, child)
+        text = run([PYANALYZE, cores[0]]).stdout.decode()
+        tap.ok("\n1 thread and 3 thread states without one" in text, "%s: the text counts it" % name, text[:800])
+        os.unlink(cores[0])
+    finally:
+        target.end()
+
+
+def forked_report(name, rep, done, child):
+    """One thread, and three thread states whose threads the parent has."""
+    if not tap.ok(rep is not None and done.returncode == 0, "%s: report" % name, done.stderr.decode("utf-8", "replace")):
+        return
+    tap.equal([(t.get("tid"), t["name"], functions(rep, t)[0]) for t in rep["threads"] if "stale" not in t["state"]], [(child, "MainThread", "child")],
+              "%s: the thread that is there" % name)
+    tap.equal(sorted((t.get("tid"), t["name"], functions(rep, t)[0]) for t in rep["threads"] if "stale" in t["state"]),
+              [(None, "keeper-%d" % i, "parked") for i in range(3)], "%s: those that are not" % name)
+    tap.ok("PZ407" in codes(rep), "%s: it is said" % name, rep["problems"])
+
+
 def starting(python):
     """Python reads pyvenv.cfg beside its executable before it can import anything; a pipe there makes it wait."""
     name = "%s: starting" % python.name
@@ -149,7 +189,7 @@ def main():
     for python in find()[0]:
         if (wanted and not any(w in python.name for w in wanted)) or (python.minor, python.config) not in known:
             continue
-        for check in (damaged, churn, ended, starting):
+        for check in (damaged, churn, ended, forked, starting):
             check(python)
     tap.done()
 
