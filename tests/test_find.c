@@ -259,6 +259,139 @@ START_TEST(cookies_in_strings)
 }
 END_TEST
 
+/* Every one of its own offsets, one at a time, says what cannot be: the process is read by the table, and that is said; or it did not matter. */
+static void absurd(const struct layout *l, const char *config)
+{
+	static const uint64_t values[] = { 1, 0x7ffffff8, UINT64_MAX };
+	const struct py_struct_info *self = &py_struct_info[S_PyDebugOffsets];
+	unsigned refused = 0, differed = 0;
+
+	(void)config;
+	if (!layout_has(l, F_PyDebugOffsets_cookie))
+		return;
+	struct build *b = build_new(l);
+	addr_t thread = build_thread(b, b->interp, IDENT, 100);
+	addr_t code = build_code(b, &(struct build_code){ .name = "work", .file = "/a/b.py", .firstlineno = 10, .units = 8, .stacksize = 4 });
+	build_frame(b, thread, &(struct build_frame){ .code = code, .lasti = 4 });
+	build_settle(b);
+	for (unsigned i = 0; i < self->n_fields; i++) {
+		enum py_field f = (enum py_field)(self->first + i);
+		if (!layout_has(l, f) || f == F_PyDebugOffsets_cookie || f == F_PyDebugOffsets_version || f == F_PyDebugOffsets_free_threaded)
+			continue;
+		for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+			uint64_t was = build_field_get(b, b->runtime, f);
+			struct py *py = NULL;
+			struct err err = { 0 };
+			addr_t at = build_field_at(b, b->runtime, f);
+			build_uint(b, at, 8, values[k]);
+			int rc = py_open(build_image(b), NULL, NULL, b->arena, &py, &err);
+			MUST(rc == 0, "%s: %s is 0x%llx: %s; %s", l->name, py_field_info[f].name, (unsigned long long)values[k], err.msg, err.why);
+			MUST(py->interp_head == b->interp && (py->self_differ || !strcmp(py->layout.name, l->name)), "%s: %s", l->name, py_field_info[f].name);
+			struct walk interps = py_interps(py), threads, frames;
+			struct py_interp in;
+			struct py_thread t;
+			struct py_frame frame;
+			struct py_code c;
+			MUST(py_next_interp(&interps, &in) == 1, "%s: %s", l->name, py_field_info[f].name);
+			threads = py_threads(py, &in);
+			MUST(py_next_thread(&threads, &t) == 1 && t.addr == thread, "%s: %s", l->name, py_field_info[f].name);
+			frames = py_frames(py, t.frame);
+			while ((rc = py_next_frame(&frames, &frame)) == 1 && frame.shim)
+				;
+			/* What no proof needs may be read wrong, but then the difference is said. */
+			bool right = rc == 1 && frame.code == code && py_code_read(py, code, b->arena, &c) == 0 && str_is(c.name, "work");
+			MUST(right || py->self_differ || py->self_refused, "%s: %s is 0x%llx", l->name, py_field_info[f].name, (unsigned long long)values[k]);
+			refused += py->self_refused;
+			differed += py->self_differ > 0;
+			build_uint(b, at, 8, was);
+			MUST(build_field_get(b, b->runtime, f) == was, "%s", py_field_info[f].name);
+		}
+	}
+	ck_assert_msg(refused > 20 && refused + differed > 100, "%s: %u refused, %u differed", l->name, refused, differed);
+	build_free(b);
+}
+
+START_TEST(absurd_debug_offsets)
+{
+	each_layout(absurd);
+}
+END_TEST
+
+/* What speaks of a version without being asked - a path, Py_Version, a text that looks like sys.version's - lies; sys says what is true. */
+static void lies(const struct layout *l, const char *config)
+{
+	static const char *const text[] = { "3.99.1 (main, Jan  1 2026) [GCC 12.2.0]", "3.5.999999999999 (x) [GCC 1]", "2.8.0 (\xff\xfe) [Clang 1]",
+					    "3.1.1.1.1.1.1 (main) [GCC ]", "3.(", "9999999.1.1 (a) [GCC 2]", "3.12.1rc99999999999999999999 (a) [GCC 2]" };
+	struct setup s;
+	struct py *py = NULL;
+	struct err err = { 0 };
+
+	(void)config;
+	for (int gone = 0; gone < 2; gone++) { /* sys is emptied late in Py_Finalize */
+		set_up(&s, l, BY_NOTHING, true);
+		if (layout_has(l, F_PyDebugOffsets_cookie)) {
+			tear_down(&s);
+			break; /* it says its version itself, whatever is around */
+		}
+		struct build *b = s.b;
+		for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+			build_put(b, build_alloc(b, 128), text[i], strlen(text[i]) + 1);
+		if (gone)
+			WRITE(b, b->interp, PyInterp, sysdict, build_dict(b, BUILD_DICT));
+		struct image *img = build_image(b);
+		map(img, "/usr/lib/libpython3.5.so.1.0", b->heap.base, (b->heap.base + b->heap.n + 4095) & ~(addr_t)4095, 0);
+		image_settle(img);
+		int rc = py_open(img, NULL, NULL, b->arena, &py, &err);
+		if (gone) {
+			ck_assert_msg(rc < 0 && err.msg[0], "%s: %d", l->name, rc);
+			/* Who knows better can say so. */
+			rc = py_open(img, NULL, &(struct py_options){ .python_version = l->version & 0xffff0000u }, b->arena, &py, &err);
+		}
+		/* Without sys nothing tells a debug build. */
+		ck_assert_msg(rc == 0 && (gone ? py->layout.version == l->version : !strcmp(py->layout.name, l->name)), "%s: gone %d: %s; %s", l->name, gone,
+			      err.msg, err.why);
+		ck_assert_int_eq(py->version >> 16, l->version >> 16);
+		ck_assert(py->version_exact == !gone);
+		tear_down(&s);
+	}
+}
+
+/* sys.hexversion itself lies: refused, unless --python-version says otherwise. */
+static void overruled(const struct layout *l, const char *config)
+{
+	struct layout other = *l;
+	struct py *py = NULL;
+	struct err err = { 0 };
+	char want[32];
+
+	(void)config;
+	if (layout_has(l, F_PyDebugOffsets_cookie))
+		other.offset[F_PyDebugOffsets_cookie] = -1;
+	other.version = (l->version & 0xff00ffffu) | 0x00500000;
+	struct build *b = build_new(&other);
+	addr_t t = build_thread(b, b->interp, IDENT, 100);
+	build_frame(b, t, &(struct build_frame){ .code = build_code(b, &(struct build_code){ .name = "work", .file = "b.py", .firstlineno = 1 }), .lasti = 2 });
+	struct py_options opt = { .hint_runtime = build_hint(b) };
+	ck_assert_int_eq(py_open(build_image(b), NULL, &opt, b->arena, &py, &err), ERR_UNSUPPORTED);
+	opt.python_version = (l->version & ~0xffu) | 0xf0;
+	int rc = py_open(build_image(b), NULL, &opt, b->arena, &py, &err);
+	ck_assert_msg(rc == 0 && !strcmp(py->layout.name, l->name), "%s: %s; %s", l->name, err.msg, err.why);
+	snprintf(want, sizeof want, "%u.%u.%u", l->version >> 24, l->version >> 16 & 255, l->version >> 8 & 255);
+	ck_assert_str_eq(py->version_text, want);
+	/* It chooses; it does not force a table upon what it does not fit. */
+	opt.python_version = l->version >> 16 == 0x0307 ? 0x03090000 : 0x03070000;
+	rc = py_open(build_image(b), NULL, &opt, b->arena, &py, &err);
+	ck_assert_msg(rc == ERR_UNSUPPORTED || rc == ERR_NOPYTHON, "%s: %d", l->name, rc);
+	build_free(b);
+}
+
+START_TEST(lying_versions)
+{
+	each_layout(lies);
+	each_layout(overruled);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("find");
@@ -267,6 +400,8 @@ int main(void)
 	tcase_add_test(tc, each_way_by_itself);
 	tcase_add_test(tc, what_was_tried_is_said);
 	tcase_add_test(tc, cookies_in_strings);
+	tcase_add_test(tc, absurd_debug_offsets);
+	tcase_add_test(tc, lying_versions);
 	suite_add_tcase(s, tc);
 	SRunner *sr = srunner_create(s);
 	srunner_run_all(sr, CK_SILENT);

@@ -142,6 +142,8 @@ static void python_facts(struct target *t, struct report *r)
 			       py->phase == PHASE_STARTING ? " yet" : py->phase == PHASE_ENDING ? " any more" : "");
 	if (py->table_older)
 		report_problem(r, P_TABLE_OLDER, py->version_text, py->layout.name);
+	if (py->self_refused)
+		report_problem(r, P_SELF_DIFFERS, "its own cannot be right, so they are not used");
 	if (py->self_differ)
 		report_problem(r, P_SELF_DIFFERS, str_c(r->arena, str_printf(r->arena, "%u of %u fields of %s", py->self_differ, py->self_taken, py->layout.name)));
 

@@ -32,6 +32,7 @@ struct py {
 				     PyInterpreterState_Head), "search" (thread pointers), "salvage" */
 	bool free_threaded, debug_build;
 	unsigned self_taken, self_differ; /* fields from _Py_DebugOffsets, and those that disagree with the table */
+	bool self_refused;        /* it has debug offsets that cannot be right: the table alone is used */
 	bool table_older;         /* the newest table is older than this version; its own debug offsets are used */
 	struct py_types types;
 	uint8_t phase;            /* enum py_phase */

@@ -317,6 +317,7 @@ bool attempt_self(struct opening *o, addr_t runtime, const char *found_by)
 				continue;
 			py.self_taken = (unsigned)taken;
 		}
+		py.self_refused = !own;
 		py.runtime = runtime;
 		if (READ(&py, runtime, PyRuntime, interp_head, &py.interp_head) < 0 || !py.interp_head)
 			snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);

@@ -19,7 +19,7 @@ import time
 
 from pythons import find, layouts
 from tap import Tap
-from target import PROGRAMS, run
+from target import PROGRAMS, Target, run
 
 PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
 CC = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
@@ -270,6 +270,36 @@ def two(first, second, made_first, made_second):
         host.end()
 
 
+def newer(known):
+    """A process that says it is of the next minor version: its own debug offsets are used, and that is said."""
+    newest = max((int(m.split(".")[1]) for m, _ in known))
+    found = [p for p in find()[0] if p.minor == "3.%d" % newest and p.config == os.uname().machine]
+    if newest < 13 or not found:
+        tap.skip("newer than any table", "no Python 3.%d here" % newest)
+        return
+    target = Target(found[0], "threads.py", "TRUTH")
+    try:
+        if not tap.ok(target.wait_ready(), "newer: the program parks", target.text()):
+            return
+        snap, core = os.path.join(target.top, "snap.pz"), os.path.join(target.top, "newer")
+        tap.equal(run([PYSNAP, "-q", str(target.pid), "-o", snap]).returncode, 0, "newer: pysnap takes it")
+        want, _ = report(snap)
+        version = int(want["python"]["hex"], 16)
+        with open(core, "wb") as out:
+            out.write(run(["zcat", snap]).stdout.replace(struct.pack("<I", version), struct.pack("<I", version + 0x10000)))
+        rep, done = report(core)
+        if not tap.ok(rep is not None and done.returncode == 0, "newer: report", done.stderr.decode()):
+            return
+        text = "3.%d.%d" % (newest + 1, version >> 8 & 255)
+        tap.ok(rep["python"]["version"].startswith(text), "newer: version", rep["python"])
+        said = [p["message"] for p in rep["problems"] if p["code"] == "PZ303"]
+        tap.ok(len(said) == 1 and ("Python " + text) in said[0] and "its own debug offsets are used" in said[0], "newer: it is said", rep["problems"])
+        tap.equal({t.get("name"): functions(rep, t) for t in rep["threads"]}, {t.get("name"): functions(want, t) for t in want["threads"]}, "newer: stacks")
+        tap.equal(len([t for t in rep["threads"] if functions(rep, t)]), 13, "newer: all of them")
+    finally:
+        target.end()
+
+
 def none():
     """No Python: what was tried, what became of it, and what would help."""
     host = Host(["sh", "-c", "echo READY; exec sleep 1000"])
@@ -297,6 +327,7 @@ def main():
     wanted, known = sys.argv[3:], layouts(PYANALYZE)
     if not CC or not shutil.which("strip"):
         tap.skip("embedded Pythons", "no C compiler or no strip")
+        newer(known)
         tap.done()
         return
     usable = [p for p in find()[0] if not p.root and p.config == os.uname().machine and (p.minor, p.config) in known and
@@ -318,6 +349,7 @@ def main():
             two(first, second, m1, m2)
         if len(seen) > 1:
             two(seen[-1][0], seen[0][0], seen[-1][1], seen[0][1])
+    newer(known)
     none()
     tap.done()
 
