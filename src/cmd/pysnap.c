@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -178,9 +179,26 @@ static void hint_child(pid_t pid, struct err *err)
 	}
 }
 
+/* Can so few more files be opened that a search for Python could not look into all that it wanted to?  Then errno says why. */
+static bool files_scarce(void)
+{
+	enum { NEEDED = 8 };
+	int fd[NEEDED], n = 0, e;
+	while (n < NEEDED && (fd[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+		n++;
+	e = errno;
+	bool scarce = n < NEEDED && (e == EMFILE || e == ENFILE);
+	while (n > 0)
+		close(fd[--n]);
+	errno = e;
+	return scarce;
+}
+
 static int no_python(pid_t pid, struct err *err)
 {
 	pid_t tid;
+	if (files_scarce())
+		return refusal_read(pid, ERR_IO, "the files", err);
 	if (proc_live_tid(pid, &tid) == ERR_GONE)
 		return refusal_ended(pid, err);
 	CLEANUP(cleanup_fd) int dir = proc_open(pid, pid);

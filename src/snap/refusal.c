@@ -43,7 +43,7 @@ int refusal_read(pid_t pid, int code, const char *what, struct err *err)
 	if (code == ERR_GONE)
 		return refusal_gone(pid, err);
 	err_set(err, code, "cannot read %s of process %d: %s", what, (int)pid, code == ERR_IO || code == ERR_PERM ? strerror(e) : err_word(code));
-	if (code == ERR_IO && e == EMFILE)
+	if (code == ERR_IO && (e == EMFILE || e == ENFILE))
 		err_hint(err, "ulimit -n 1024");
 	else if (code == ERR_PERM)
 		err_hint(err, "sudo pysnap %d", (int)pid);

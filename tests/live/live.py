@@ -173,7 +173,7 @@ def supported(python):
         same_stacks(rep, moved, "%s: core" % name)
         tap.equal(sorted(t["tid"] for t in rep["threads"]), tids, "%s: core: kernel thread ids" % name)
         tap.equal(rep["python"].get("version"), truth["version"], "%s: core: version" % name)
-        tap.equal((rep["verdict"]["kind"], rep["verdict"]["title"]), ("stopped", "SIGABRT sent by pid %d" % os.getpid()), "%s: core: verdict" % name)
+        tap.equal((rep["verdict"]["kind"], rep["verdict"]["title"]), ("stopped", "SIGABRT sent by pid %d (uid %d)" % (os.getpid(), os.getuid())), "%s: core: verdict" % name)
         if os.geteuid() == 0 and not python.root and ".pyenv" in python.argv[0]:
             # No ELF file of the interpreter can be reached: everything comes from the core.
             rep, done = report(core, prefix=["unshare", "-m", "sh", "-c", "mount -t tmpfs none \"$HOME/.pyenv\" && exec \"$@\"", "sh"])
