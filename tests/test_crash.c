@@ -1,0 +1,329 @@
+/* What a verdict says of a crash: instructions, signal frames, and titles made of both, over images built in memory. */
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "build_elf.h"
+#include "config.h"
+#include "inspect/fault.h"
+#include "inspect/instruction.h"
+#include "inspect/signal_frame.h"
+
+enum { CODE = 0x401000, STACK = 0x30000, SP = 0x31000, DATA = 0x50000 };
+
+struct machine { struct build_elf *b; struct image *img; };
+
+/* One thread at CODE with these bytes there, rdi, rsi and rbx as given. */
+static struct machine machine(const char *abi, const char *bytes, size_t n, uint64_t rdi, uint64_t rsi, uint64_t rbx)
+{
+	struct machine m = { .b = build_elf_new(abi) };
+	const bool wide = strcmp(abi, "x86_64") == 0;
+	build_elf_thread(m.b, 100, CODE, SP);
+	if (wide || strcmp(abi, "i386") == 0) {
+		build_elf_reg(m.b, wide ? "rdi" : "edi", rdi);
+		build_elf_reg(m.b, wide ? "rsi" : "esi", rsi);
+		build_elf_reg(m.b, wide ? "rbx" : "ebx", rbx);
+	}
+	uint8_t *stack = build_elf_memory(m.b, STACK, 0x2000, 3);
+	build_elf_put(m.b, stack + (SP - STACK), 8, 0x4444444444444444);
+	build_elf_load(m.b, CODE, bytes, n, 5);
+	memset(build_elf_memory(m.b, DATA, 0x1000, 3), 0, 0x1000);
+	m.img = build_elf_open(m.b);
+	return m;
+}
+
+static void end(struct machine *m)
+{
+	image_close(m->img);
+	build_elf_free(m->b);
+}
+
+static const struct thread *only(struct image *img)
+{
+	const struct thread *t;
+	ck_assert_uint_ge(image_threads(img, &t), 1);
+	return t;
+}
+
+#define BYTES(s) s, sizeof(s) - 1
+#define WILD 0x4141414141414140u
+
+/* fault -1: the processor gave no address.  access -1: it is no instruction, or not all of one is there. */
+static const struct {
+	const char *abi, *bytes; size_t n; uint64_t rdi, rsi, rbx; int64_t fault; int access; const char *text, *operands; uint64_t at, target;
+} instructions[] = {
+	{ "x86_64", BYTES("\x48\x8b\x07"), 0, 0, 0, 0, ACCESS_READ, "mov rax, [rdi]", "rdi = 0x0", 0, 0 },
+	{ "x86_64", BYTES("\x48\x89\x07"), 0x10, 0, 0, 0x10, ACCESS_WRITE, "mov [rdi], rax", "rdi = 0x10, rax = 0x0", 0x10, 0 },
+	{ "x86_64", BYTES("\x62\xf3\x7d\x20\x3f\x07\x00"), 0x1ff8, 0, 0, 0x2000, ACCESS_READ, "vpcmpb k0, ymm16, [rdi], 0x00", "rdi = 0x1ff8", 0x1ff8, 0 },
+	{ "x86_64", BYTES("\x80\x04\x3e\x01"), 0x20, 0x4, 0, 0x24, ACCESS_BOTH, "add byte ptr [rsi+rdi*1], 0x01", "rsi = 0x4, rdi = 0x20", 0x24, 0 },
+	{ "x86_64", BYTES("\xa4"), 0x60, DATA, 0, 0x60, ACCESS_WRITE, "movsb", "rdi = 0x60, rsi = 0x50000", 0x60, 0 },
+	{ "x86_64", BYTES("\xa4"), DATA, 0x60, 0, 0x60, ACCESS_READ, "movsb", "rdi = 0x50000, rsi = 0x60", 0x60, 0 },
+	/* Another address than the one that faulted: nothing is said of it. */
+	{ "x86_64", BYTES("\x48\x8b\x07"), 0x10, 0, 0, 0x9999, ACCESS_UNKNOWN, "mov rax, [rdi]", "rdi = 0x10", 0, 0 },
+	/* lea computes, it does not read. */
+	{ "x86_64", BYTES("\x48\x8d\x07"), 0x10, 0, 0, 0x10, ACCESS_UNKNOWN, "lea rax, [rdi]", "rdi = 0x10", 0, 0 },
+	{ "x86_64", BYTES("\x48\x8b\x83\xa8\x00\x00\x00"), 0, 0, WILD, -1, ACCESS_READ, "mov rax, [rbx+0xA8]", "rbx = 0x4141414141414140", WILD + 0xa8, 0 },
+	{ "x86_64", BYTES("\x0f\x29\x47\x01"), DATA, 0, 0, -1, ACCESS_WRITE, "movaps [rdi+0x01], xmm0", "rdi = 0x50000", DATA + 1, 0 },
+	{ "x86_64", BYTES("\xc3"), 0, 0, 0, -1, ACCESS_UNKNOWN, "ret", "rsp = 0x31000", 0, 0x4444444444444444 },
+	{ "x86_64", BYTES("\xff\xe7"), WILD, 0, 0, -1, ACCESS_UNKNOWN, "jmp rdi", "rdi = 0x4141414141414140", 0, WILD },
+	{ "x86_64", BYTES("\x53"), 0, 0, 1, SP - 8, ACCESS_WRITE, "push rbx", "rbx = 0x1, rsp = 0x31000", SP - 8, 0 },
+	{ "x86_64", BYTES("\x48\x8b"), 0, 0, 0, 0, -1, NULL, NULL, 0, 0 },
+	{ "x86_64", BYTES("\x06\x06\x06\x06\x06\x06\x06\x06\x06\x06\x06\x06\x06\x06\x06"), 0, 0, 0, 0, -1, NULL, NULL, 0, 0 },
+	{ "i386", BYTES("\x8b\x07"), 0x8, 0, 0, 0x8, ACCESS_READ, "mov eax, [edi]", "edi = 0x8", 0x8, 0 },
+	{ "i386", BYTES("\x89\x07"), 0xfffffff0, 0, 0, 0xfffffff0, ACCESS_WRITE, "mov [edi], eax", "edi = 0xfffffff0, eax = 0x0", 0xfffffff0, 0 },
+	{ "aarch64", BYTES("\x00\x00\x40\xf9"), 0, 0, 0, 0, -1, NULL, NULL, 0, 0 },
+};
+
+START_TEST(instruction)
+{
+	__auto_type c = &instructions[_i];
+	struct machine m = machine(c->abi, c->bytes, c->n, c->rdi, c->rsi, c->rbx);
+	struct arena *a = arena_new();
+	struct instruction in;
+	int rc = instruction_at(m.img, &only(m.img)->regs, c->fault >= 0, (addr_t)c->fault, a, &in);
+	if (!HAVE_ZYDIS || strcmp(c->abi, "aarch64") == 0) {
+		ck_assert_int_eq(rc, ERR_ABSENT);
+	} else if (c->access < 0) {
+		ck_assert_int_lt(rc, 0);
+	} else {
+		ck_assert_int_eq(rc, 0);
+		ck_assert_str_eq(str_c(a, in.text), c->text);
+		ck_assert_str_eq(str_c(a, in.operands), c->operands);
+		ck_assert_int_eq(in.access, c->access);
+		ck_assert_uint_eq(in.has_address ? in.address : 0, c->at);
+		ck_assert_uint_eq(in.target, c->target);
+	}
+	arena_free(a);
+	end(&m);
+}
+END_TEST
+
+/* after: bytes from the start to where the call returns to.  set, passed: bits of the first two arguments. */
+static const struct { const char *bytes; size_t n, after; int set, passed; uint64_t value[2]; } calls[] = {
+	/* lea rsi, [rip+0x100]; lea rdi, [rip+0x200]; call */
+	{ BYTES("\x48\x8d\x35\x00\x01\x00\x00\x48\x8d\x3d\x00\x02\x00\x00\xe8\x00\x00\x00\x00"), 19, 3, 0, { CODE + 14 + 0x200, CODE + 7 + 0x100 } },
+	/* mov edi, 0x8a1234; call: an executable that is not moved */
+	{ BYTES("\xbf\x34\x12\x8a\x00\xe8\x00\x00\x00\x00"), 10, 1, 2, { 0x8a1234, 0 } },
+	/* call: both are the caller's own */
+	{ BYTES("\xe8\x00\x00\x00\x00"), 5, 0, 3, { 0 } },
+	/* mov rdi, rax; call */
+	{ BYTES("\x48\x89\xc7\xe8\x00\x00\x00\x00"), 8, 0, 2, { 0 } },
+	/* je +5; mov edi, 1; call: there is a way past it */
+	{ BYTES("\x74\x05\xbf\x01\x00\x00\x00\xe8\x00\x00\x00\x00"), 12, 0, 2, { 0 } },
+	/* je -> mov; nop; mov edi, 1; call: a way to it */
+	{ BYTES("\x74\x01\x90\xbf\x01\x00\x00\x00\xe8\x00\x00\x00\x00"), 13, 1, 2, { 1, 0 } },
+	/* mov edi, 1; jmp; call: what is before the jump does not come here */
+	{ BYTES("\xbf\x01\x00\x00\x00\xeb\x00\xe8\x00\x00\x00\x00"), 12, 0, 2, { 0 } },
+	/* mov edi, 1; call; call: the first one has used it */
+	{ BYTES("\xbf\x01\x00\x00\x00\xe8\x00\x00\x00\x00\xe8\x00\x00\x00\x00"), 15, 0, 0, { 0 } },
+	/* mov edi, 1; call; ... jmp back to the call, from behind it */
+	{ BYTES("\xbf\x01\x00\x00\x00\xe8\x00\x00\x00\x00\x31\xff\xeb\xf7"), 10, 0, 0, { 0 } },
+	/* no call before it; in the middle of an instruction; no instructions */
+	{ BYTES("\xbf\x01\x00\x00\x00\x90"), 6, -1, 0, { 0 } },
+	{ BYTES("\xbf\x01\x00\x00\x00\xe8\x00\x00\x00\x00"), 8, -1, 0, { 0 } },
+	{ BYTES("\x06\x06\x06"), 3, -1, 0, { 0 } },
+	{ BYTES("\x90"), 100000, -1, 0, { 0 } },
+	{ BYTES("\x90"), 0, -1, 0, { 0 } },
+};
+
+START_TEST(arguments)
+{
+	__auto_type c = &calls[_i];
+	struct machine m = machine("x86_64", c->bytes, c->n, 0, 0, 0);
+	struct call_arguments got = { 0 };
+	int rc = instruction_arguments(m.img, CODE, CODE + c->after, &got);
+	if (!HAVE_ZYDIS) {
+		ck_assert_int_eq(rc, ERR_ABSENT);
+	} else if (c->set < 0) {
+		ck_assert_int_lt(rc, 0);
+	} else {
+		ck_assert_int_eq(rc, 0);
+		for (int i = 0; i < 2; i++) {
+			ck_assert_int_eq(got.set[i], c->set >> i & 1);
+			ck_assert_int_eq(got.passed[i], c->passed >> i & 1);
+			if (got.set[i])
+				ck_assert_uint_eq(got.value[i], c->value[i]);
+		}
+	}
+	end(&m);
+}
+END_TEST
+
+/* ---- titles */
+
+static const struct {
+	const char *bytes; size_t n; uint64_t rdi; int signo, code; addr_t addr; bool has_error; uint64_t error; const char *zydis, *without;
+} titles[] = {
+	{ BYTES("\x48\x8b\x07"), 0, SIGSEGV, 1, 0, false, 0, "SIGSEGV: read of address 0x0 (null pointer)", "SIGSEGV: access to address 0x0 (null pointer)" },
+	{ BYTES("\x48\x89\x07"), 8, SIGSEGV, 1, 8, false, 0, "SIGSEGV: write to address 0x8 (8 bytes past a null pointer)", "SIGSEGV: access to address 0x8 (8 bytes past a null pointer)" },
+	/* A signal frame has the page fault's own code, and that decides. */
+	{ BYTES("\x90"), 0, SIGSEGV, 1, 8, true, 6, "SIGSEGV: write to address 0x8 (8 bytes past a null pointer)", "SIGSEGV: write to address 0x8 (8 bytes past a null pointer)" },
+	{ BYTES("\x90"), 0, SIGSEGV, 1, 8, true, 4, "SIGSEGV: read of address 0x8 (8 bytes past a null pointer)", "SIGSEGV: read of address 0x8 (8 bytes past a null pointer)" },
+	{ BYTES("\x48\x8b\x07"), WILD, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: read of address 0x4141414141414140 (no address can be like that)",
+	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)" },
+	{ BYTES("\xc3"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: return to 0x4444444444444444 (no address can be like that)",
+	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)" },
+	{ BYTES("\xf4"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)",
+	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)" },
+	{ BYTES("\x0f\x29\x47\x01"), DATA, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: write to address 0x50001, which the instruction wants to be a multiple of 16",
+	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)" },
+	{ BYTES("\xf7\xf7"), 0, SIGFPE, 1, CODE, false, 0, "SIGFPE: integer division by zero at 0x401000", "SIGFPE: integer division by zero at 0x401000" },
+	{ BYTES("\x0f\x0b"), 0, SIGILL, 2, CODE, false, 0, "SIGILL: illegal operand at 0x401000", "SIGILL: illegal operand at 0x401000" },
+};
+
+START_TEST(title)
+{
+	__auto_type c = &titles[_i];
+	struct machine m = machine("x86_64", c->bytes, c->n, c->rdi, 0, 0);
+	struct target t = { .img = m.img, .arena = arena_new() };
+	struct report *r = report_new();
+	struct fault f = { .signo = c->signo, .code = c->code, .has_addr = true, .addr = c->addr, .regs = &only(m.img)->regs, .has_error = c->has_error, .error = c->error };
+	struct str got = fault_title(&t, r, &f);
+	ck_assert_str_eq(str_c(t.arena, got), HAVE_ZYDIS ? c->zydis : c->without);
+	arena_free(t.arena);
+	report_free(r);
+	end(&m);
+}
+END_TEST
+
+/* How it came to where no code is, by what the stack shows. */
+START_TEST(no_code)
+{
+	static const struct { addr_t above, below; const char *title; } ways[] = {
+		{ 0, 0x77777, "SIGSEGV: execution of address 0x77777 (a return to unmapped memory)" },
+		{ CODE, 0, "SIGSEGV: execution of address 0x77777 (a call of unmapped memory)" },
+		{ 0, 0, "SIGSEGV: execution of address 0x77777 (a jump to unmapped memory)" },
+	};
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, 100, 0x77777, SP);
+	uint8_t *stack = build_elf_memory(b, STACK, 0x2000, 3);
+	build_elf_put(b, stack + (SP - STACK), 8, ways[_i].above);
+	build_elf_put(b, stack + (SP - STACK) - 8, 8, ways[_i].below);
+	build_elf_load(b, CODE, "\x90", 1, 5);
+	build_elf_file(b, CODE, CODE + 0x1000, 0, "/usr/lib/libx.so");
+	struct image *img = build_elf_open(b);
+	struct target t = { .img = img, .arena = arena_new() };
+	struct report *r = report_new();
+	struct fault f = { .signo = SIGSEGV, .code = 1, .has_addr = true, .addr = 0x77777, .regs = &only(img)->regs };
+	ck_assert_str_eq(str_c(t.arena, fault_title(&t, r, &f)), ways[_i].title);
+	ck_assert_str_eq(r->verdict.access, "exec");
+	arena_free(t.arena);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
+/* ---- signal frames */
+
+/* A ucontext at `at` of the stack: x86-64's or aarch64's. */
+static void put_context(struct build_elf *b, uint8_t *at, bool arm, addr_t pc, addr_t sp)
+{
+	build_elf_put(b, at, 8, arm ? 0 : 7);
+	build_elf_put(b, at + (arm ? 432 : 160), 8, sp);
+	build_elf_put(b, at + (arm ? 440 : 168), 8, pc);
+	build_elf_put(b, at + (arm ? 464 : 184), 8, arm ? 0x0000021046508001 : 0x002b000000000033);
+	build_elf_put(b, at + (arm ? 176 : 216), 8, 0x1234);
+	if (!arm) {
+		build_elf_put(b, at + 104, 8, 0x777); /* rdi */
+		build_elf_put(b, at + 192, 8, 6);     /* error: a write */
+		build_elf_put(b, at + 200, 8, TRAP_PAGE);
+	}
+}
+
+static void put_info(struct build_elf *b, uint8_t *at, int signo, int code, uint64_t addr)
+{
+	build_elf_put(b, at, 4, (uint32_t)signo);
+	build_elf_put(b, at + 8, 4, (uint32_t)code);
+	build_elf_put(b, at + 16, 8, addr);
+}
+
+enum { CONTEXT = 0x200 /* from sp */, INFO = 304 };
+
+START_TEST(frame)
+{
+	const bool arm = _i;
+	struct build_elf *b = build_elf_new(arm ? "aarch64" : "x86_64");
+	build_elf_thread(b, 100, CODE, SP);
+	uint8_t *stack = build_elf_memory(b, STACK, 0x4000, 3), *sp = stack + (SP - STACK);
+	put_context(b, sp - 0x400, arm, 0x666, SP + 0x800); /* below what is in use */
+	put_context(b, sp + CONTEXT, arm, CODE + 8, SP + 0x800);
+	put_info(b, sp + CONTEXT + (arm ? -128 : INFO), SIGSEGV, 1, 0x1234);
+	put_context(b, sp + 0x1000, arm, CODE + 16, SP + 0x1800);
+	put_info(b, sp + 0x1000 + (arm ? -128 : INFO), SIGUSR1, -6, 0x3e800000064 /* pid 100, uid 1000 */);
+	struct image *img = build_elf_open(b);
+	struct signal_frame f;
+	ck_assert_int_eq(signal_frame_next(img, only(img), 0, &f), 0);
+	ck_assert_uint_eq(f.at, SP + CONTEXT);
+	ck_assert_uint_eq(f.regs.pc, CODE + 8);
+	ck_assert_uint_eq(f.regs.sp, SP + 0x800);
+	ck_assert(f.has_info);
+	ck_assert_int_eq(f.signo, SIGSEGV);
+	ck_assert_uint_eq(f.addr, 0x1234);
+	ck_assert_int_eq(f.trapped, !arm);
+	if (!arm) {
+		ck_assert_uint_eq(f.regs.value[5], 0x777);
+		ck_assert_uint_eq(f.error, 6);
+	}
+	ck_assert_int_eq(signal_frame_next(img, only(img), f.at + 8, &f), 0);
+	ck_assert_uint_eq(f.at, SP + 0x1000);
+	ck_assert_int_eq(f.signo, SIGUSR1);
+	ck_assert_int_eq(f.pid, 100);
+	ck_assert_int_eq(f.uid, 1000);
+	ck_assert_int_eq(signal_frame_next(img, only(img), f.at + 8, &f), ERR_ABSENT);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
+/* One thing is wrong: it is no signal frame (0), or one whose siginfo is left over from something else (1). */
+static const struct { int offset; uint64_t value; size_t width; int is_one; } wrong[] = {
+	{ 0, 0x12345, 8, 0 },                /* uc_flags */
+	{ 8, 0x31000, 8, 0 },                /* uc_link */
+	{ 160, 0x7f0000000000, 8, 0 },       /* sp: no stack there */
+	{ 184, 0x002b000000000023, 8, 0 },   /* cs */
+	{ 200, 99, 8, 0 },                   /* no such trap */
+	{ INFO, 0, 4, 1 }, { INFO, 65, 4, 1 }, /* si_signo */
+	{ INFO + 4, 3, 4, 1 },               /* si_errno */
+	{ INFO + 12, 1, 4, 1 },              /* padding */
+	{ INFO + 16, 0x9999, 8, 1 },         /* si_addr is not that of the page fault */
+};
+
+START_TEST(no_frame)
+{
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, 100, CODE, SP);
+	uint8_t *stack = build_elf_memory(b, STACK, 0x4000, 3), *at = stack + (SP - STACK) + CONTEXT;
+	put_context(b, at, false, CODE + 8, SP + 0x800);
+	put_info(b, at + INFO, SIGSEGV, 1, 0x1234);
+	build_elf_put(b, at + wrong[_i].offset, wrong[_i].width, wrong[_i].value);
+	struct image *img = build_elf_open(b);
+	struct signal_frame f;
+	ck_assert_int_eq(signal_frame_next(img, only(img), 0, &f), wrong[_i].is_one ? 0 : ERR_ABSENT);
+	if (wrong[_i].is_one)
+		ck_assert(!f.has_info);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+
+int main(void)
+{
+	Suite *s = suite_create("crash");
+	TCase *c = tcase_create("crash");
+	tcase_add_loop_test(c, instruction, 0, COUNT(instructions));
+	tcase_add_loop_test(c, arguments, 0, COUNT(calls));
+	tcase_add_loop_test(c, title, 0, COUNT(titles));
+	tcase_add_loop_test(c, no_code, 0, 3);
+	tcase_add_loop_test(c, frame, 0, 2);
+	tcase_add_loop_test(c, no_frame, 0, COUNT(wrong));
+	suite_add_tcase(s, c);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? 1 : 0;
+}
