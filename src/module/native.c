@@ -20,7 +20,7 @@
 
 const struct native_limits native_default = { .frames = 2000000, .threads = 200000, .memory = 1 << 30, .seconds = 20, .lines = false };
 
-enum { STREAM_MAX = 256 << 20, SAID_MAX = 200 };
+enum { STREAM_MAX = 256 << 20, SAID_MAX = 200, SAID_ROOM = 1 << 20 };
 
 struct native {
 	struct image *img;
@@ -70,6 +70,7 @@ static _Noreturn void child(struct native *n, int fd, pid_t parent)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGINT, SIG_IGN); /* the parent ends both */
 	limit(RLIMIT_CORE, 0);
+	limit(RLIMIT_FSIZE, SAID_ROOM); /* what it prints; the pipe is no file */
 	limit(RLIMIT_CPU, n->lim.seconds + 1);
 	if (data && add_fits(data, n->lim.memory, &most))
 		limit(RLIMIT_DATA, most);
