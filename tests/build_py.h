@@ -30,6 +30,9 @@
 #define BUILD_RODATA 0x08048000u
 #define BUILD_HEAP   0x20000000u
 
+/* A pthread_t as it may be on the machine. */
+#define BUILD_IDENT(b) ((b)->layout.abi.width == 8 ? UINT64_C(0x7f0000000700) : UINT64_C(0xb7000700))
+
 struct build_region { addr_t base; uint8_t *p; size_t n, room; };
 struct build_dict_state;
 struct build {

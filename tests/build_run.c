@@ -263,7 +263,9 @@ void build_thread_name(struct build *b, addr_t interp, uint64_t ident, const cha
 		build_dict_str(b, dict, "_active", b->threading_active);
 		build_dict_str(b, modules, "threading", build_module(b, "threading", dict));
 	}
-	addr_t key = build_int(b, (int64_t)ident);
+	/* 2.7's get_ident() is signed (Modules/threadmodule.c: PyInt_FromLong) */
+	bool is_signed = b->layout.abi.width == 4 && layout_has(&b->layout, F_PyInt_ob_ival);
+	addr_t key = build_int(b, is_signed ? (int32_t)ident : (int64_t)ident);
 	addr_t values[] = { b->types.none, build_str(b, name), key };
 	addr_t thread = build_instance(b, "Thread", names, values, 3, true);
 	build_dict_set(b, b->threading_active, key, thread);

@@ -118,6 +118,8 @@ static void damaged_table(struct build *b, addr_t d)
 	static const int64_t masks[] = { -1, 6, 8, INT64_MAX, INT64_MIN };
 	addr_t table = build_field_get(b, d, F_PyDict_ma_table), key, value;
 	for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+		if (b->layout.abi.width == 4 && masks[i] == INT64_MIN) /* 0, with 32 bits */
+			continue;
 		WRITE(b, d, PyDict, ma_mask, masks[i]);
 		expect(b, d, ERR_CORRUPT, "odd mask");
 	}
@@ -233,7 +235,7 @@ static void grown_keys(const struct layout *l)
 	build_free(b);
 }
 
-/* 2**40 slots that nobody has memory for: what is there is walked, in bounded time. */
+/* 2**40 slots (with 32 bits 2**27) that nobody has memory for: what is there is walked, in bounded time. */
 static int read_zeros(void *ctx, uint64_t offset, void *buf, size_t len)
 {
 	(void)ctx, (void)offset;
@@ -243,24 +245,27 @@ static int read_zeros(void *ctx, uint64_t offset, void *buf, size_t len)
 
 static void endless(const struct layout *l)
 {
+	const bool wide = l->abi.width == 8;
+	const unsigned log2 = wide ? 40 : 27;
+	const struct segment zeros = { .start = wide ? UINT64_C(1) << 33 : 0x30000000, .size = wide ? UINT64_C(1) << 46 : 0xc0000000, .prot = 3,
+				       .read = read_zeros };
 	struct build *b = build_bare(l);
 	addr_t d = build_dict(b, BUILD_GENERAL), got;
 	build_settle(b);
 	bool table = l->trait[T_dict_shape] == DICT_SHAPE_MASK;
 	addr_t keys = table ? 0 : build_field_get(b, d, F_PyDict_ma_keys);
 	if (table) {
-		WRITE(b, d, PyDict, ma_mask, (UINT64_C(1) << 39) - 1);
-		WRITE(b, d, PyDict, ma_table, UINT64_C(1) << 33);
+		WRITE(b, d, PyDict, ma_mask, (UINT64_C(1) << (log2 - 1)) - 1);
+		WRITE(b, d, PyDict, ma_table, zeros.start);
 	} else if (l->trait[T_dict_shape] == DICT_SHAPE_LOG2) {
-		WRITE(b, keys, PyDictKeys, dk_log2_size, 40);
-		WRITE(b, keys, PyDictKeys, dk_log2_index_bytes, 43);
+		WRITE(b, keys, PyDictKeys, dk_log2_size, log2);
+		WRITE(b, keys, PyDictKeys, dk_log2_index_bytes, log2 > 32 ? log2 + 3 : log2 + 2);
 	} else {
-		WRITE(b, keys, PyDictKeys, dk_size, UINT64_C(1) << 40);
+		WRITE(b, keys, PyDictKeys, dk_size, UINT64_C(1) << log2);
 	}
 	if (!table)
-		WRITE(b, keys, PyDictKeys, dk_nentries, UINT64_C(1) << 39);
+		WRITE(b, keys, PyDictKeys, dk_nentries, UINT64_C(1) << (log2 - 1));
 	struct py *py = build_py(b);
-	const struct segment zeros = { .start = UINT64_C(1) << 33, .size = UINT64_C(1) << 46, .prot = 3, .read = read_zeros };
 	ck_assert_int_eq(image_add_segment(py->img, &zeros, LAY_OVER), 0);
 	image_settle(py->img);
 	struct dict_walk w;

@@ -109,7 +109,8 @@ START_TEST(verdict)
 }
 END_TEST
 
-static struct layout tables[64];
+enum { MAX_TABLES = 256 };
+static struct layout tables[MAX_TABLES];
 static int n_tables;
 
 static const struct report_thread *thread_named(const struct report *r, const char *name)
@@ -134,13 +135,13 @@ START_TEST(threads)
 	struct build *b = build_new(&tables[_i]);
 	addr_t run = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
 	addr_t spin = build_code(b, &(struct build_code){ .name = "spin", .file = "a.py", .firstlineno = 20, .units = 8 });
-	addr_t main = build_thread(b, b->interp, 0x7f0000000700, PID), other = build_thread(b, b->interp, 0x7f0000001700, PID + 1);
+	addr_t main = build_thread(b, b->interp, BUILD_IDENT(b), PID), other = build_thread(b, b->interp, BUILD_IDENT(b) + 0x1000, PID + 1);
 	build_frame(b, main, &(struct build_frame){ .code = run, .lasti = 2 });
 	for (int i = 0; i < 50; i++)
 		build_frame(b, main, &(struct build_frame){ .code = spin, .lasti = 2 });
 	(void)other;
-	build_thread_name(b, b->interp, 0x7f0000000700, "MainThread");
-	build_thread_name(b, b->interp, 0x7f0000001700, "w\xc3\xb6rker");
+	build_thread_name(b, b->interp, BUILD_IDENT(b), "MainThread");
+	build_thread_name(b, b->interp, BUILD_IDENT(b) + 0x1000, "w\xc3\xb6rker");
 	struct py *py = build_py(b);
 	struct report *r = report_new();
 	say(py->img, py, NULL, r);
@@ -170,7 +171,7 @@ START_TEST(natives)
 {
 	for (enum natives how = NATIVE_NONE; how < NATIVE_WAYS; how++) {
 		struct build *b = build_new(&tables[_i]);
-		addr_t main = build_thread(b, b->interp, 0x7f0000000700, PID);
+		addr_t main = build_thread(b, b->interp, BUILD_IDENT(b), PID);
 		const char *const names[] = { "outer", "middle", "inner" };
 		for (int i = 0; i < 3; i++) {
 			addr_t code = build_code(b, &(struct build_code){ .name = names[i], .file = "a.py", .firstlineno = 10, .units = 8 });
@@ -201,7 +202,7 @@ END_TEST
 START_TEST(broken_code)
 {
 	struct build *b = build_new(&tables[_i]);
-	addr_t main = build_thread(b, b->interp, 0x7f0000000700, PID);
+	addr_t main = build_thread(b, b->interp, BUILD_IDENT(b), PID);
 	const char *const names[] = { "outer", "typeless", "nameless", "inner" };
 	addr_t code[4];
 	for (int i = 0; i < 4; i++) {
@@ -250,9 +251,9 @@ START_TEST(unsure_interpreter)
 	struct build *b = build_new(&tables[_i]);
 	addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
 	addr_t sub = build_interp(b, 1);
-	build_frame(b, build_thread(b, b->interp, 0x7f0000000700, PID), &(struct build_frame){ .code = code, .lasti = 2 });
-	build_frame(b, build_thread(b, sub, 0x7f0000000700, 0), &(struct build_frame){ .code = code, .lasti = 2 });
-	build_thread_name(b, b->interp, 0x7f0000000700, "MainThread");
+	build_frame(b, build_thread(b, b->interp, BUILD_IDENT(b), PID), &(struct build_frame){ .code = code, .lasti = 2 });
+	build_frame(b, build_thread(b, sub, BUILD_IDENT(b), 0), &(struct build_frame){ .code = code, .lasti = 2 });
+	build_thread_name(b, b->interp, BUILD_IDENT(b), "MainThread");
 	struct py *py = build_py(b);
 	struct report *r = report_new();
 	say(py->img, py, NULL, r);
@@ -284,12 +285,12 @@ START_TEST(order)
 		/* The main thread, and the last one, have states in the subinterpreter too. */
 		static const int lwp[] = { 0, 1, 0, 2, 3 };
 		for (int k = 0; k < 5; k++)
-			build_frame(b, build_thread(b, in[k], 0x7f0000000700 + 0x1000 * (uint64_t)lwp[k], k == 2 ? 0 : PID + lwp[k]),
+			build_frame(b, build_thread(b, in[k], BUILD_IDENT(b) + 0x1000 * (uint64_t)lwp[k], k == 2 ? 0 : PID + lwp[k]),
 				    &(struct build_frame){ .code = code, .lasti = 2 });
 		for (int k = 7; k >= 6; k--) { /* that run no Python */
 			struct thread lone = b->lwps.p[0];
 			lone.tid = PID + k;
-			lone.regs.tls = 0x7f0000001700 + 0x1000 * (uint64_t)k;
+			lone.regs.tls = BUILD_IDENT(b) + 0x1000 + 0x1000 * (uint64_t)k;
 			*vec_push(&b->lwps) = lone;
 		}
 		pid_t pid = b->lwps.p[0].tid;
@@ -330,11 +331,11 @@ START_TEST(ended_main)
 {
 	struct build *b = build_new(&tables[_i]);
 	addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
-	addr_t main = build_thread(b, b->interp, 0x7f0000000700, 0);
+	addr_t main = build_thread(b, b->interp, BUILD_IDENT(b), 0);
 	build_frame(b, main, &(struct build_frame){ .code = code, .lasti = 2 });
-	build_frame(b, build_thread(b, b->interp, 0x7f0000001700, PID + 1), &(struct build_frame){ .code = code, .lasti = 2 });
-	build_thread_name(b, b->interp, 0x7f0000000700, "MainThread");
-	build_thread_name(b, b->interp, 0x7f0000001700, "worker");
+	build_frame(b, build_thread(b, b->interp, BUILD_IDENT(b) + 0x1000, PID + 1), &(struct build_frame){ .code = code, .lasti = 2 });
+	build_thread_name(b, b->interp, BUILD_IDENT(b), "MainThread");
+	build_thread_name(b, b->interp, BUILD_IDENT(b) + 0x1000, "worker");
 	build_gil(b, b->interp, main);
 	struct py *py = build_py(b);
 	image_facts_mut(py->img)->kind = IMAGE_SNAPSHOT;
@@ -354,7 +355,7 @@ END_TEST
 START_TEST(thread_loop)
 {
 	struct build *b = build_new(&tables[_i]);
-	addr_t a = build_thread(b, b->interp, 0x7f0000000700, PID), c = build_thread(b, b->interp, 0x7f0000001700, PID + 1);
+	addr_t a = build_thread(b, b->interp, BUILD_IDENT(b), PID), c = build_thread(b, b->interp, BUILD_IDENT(b) + 0x1000, PID + 1);
 	WRITE(b, a, PyThread, next, c);
 	struct py *py = build_py(b);
 	struct report *r = report_new();
@@ -465,7 +466,7 @@ int main(void)
 	uint32_t version;
 	const char *config;
 	struct err err;
-	for (size_t i = 0; n_tables < 64 && layout_builtin_at(i, &version, &config) == 0; i++)
+	for (size_t i = 0; n_tables < MAX_TABLES && layout_builtin_at(i, &version, &config) == 0; i++)
 		if (layout_builtin(version, config, &tables[n_tables], &err) == 0)
 			n_tables++;
 	Suite *s = suite_create("inspect");

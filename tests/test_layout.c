@@ -133,7 +133,7 @@ START_TEST(print_is_read_back)
 		l.trait[T_lasti_unit] = 3;
 		l.trait[T_awaited_slot] = -7;
 		l.had = HAD_DERIVED;
-		l.offset[F_PyUnicode_kind] = 33;
+		l.offset[F_PyUnicode_kind] = 21;
 		l.bit[F_PyUnicode_kind] = 4;
 		l.bits[F_PyUnicode_kind] = 3;
 		l.offset[F_PyInterp_gil] = -1;
@@ -145,6 +145,10 @@ END_TEST
 START_TEST(table_in_force)
 {
 	static const struct { uint32_t version; const char *config; uint32_t table; } cases[] = {
+		{ 0x030700f0, "x86_64", 0x03070000 },
+		{ 0x030703f0, "i386-d", 0x03070000 },
+		{ 0x030704f0, "x86_64", 0x03070400 },
+		{ 0x030710f0, "aarch64", 0x03070400 },
 		{ 0x030800f0, "x86_64", 0x03080000 },
 		{ 0x030812f0, "x86_64", 0x03080000 },
 		{ 0x030c01f0, "x86_64", 0x030c0000 },

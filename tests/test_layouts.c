@@ -9,7 +9,7 @@
 #include "build_py.h"
 #include "python/prove.h"
 
-#define IDENT 0x7f0000000700u
+#define IDENT BUILD_IDENT(b)
 enum { THREADS = 3, FRAMES = 5 };
 
 static const char *const functions[FRAMES] = { "outermost", "run", "gen", "call", "innermost" };

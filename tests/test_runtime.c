@@ -10,7 +10,7 @@
 #include "build_py.h"
 #include "python/prove.h"
 
-#define IDENT 0x7f0000000700u
+#define IDENT BUILD_IDENT(b)
 
 static void each_layout(void (*f)(const struct layout *l, const char *config))
 {
@@ -347,9 +347,9 @@ START_TEST(nothing_of_python)
 
 	/* Its thread pointer is there, as in every program, and leads nowhere. */
 	t->tid = 7;
-	t->regs.tls = IDENT;
+	t->regs.tls = 0x7f0000000700;
 	for (int i = 0; i < 512; i++)
-		words[i] = i % 3 ? 0x10000 + 8 * (uint64_t)i : IDENT;
+		words[i] = i % 3 ? 0x10000 + 8 * (uint64_t)i : 0x7f0000000700;
 	struct bytes *mem = bytes_from_memory(words, 4096, "memory");
 	image_own_bytes(img, mem);
 	struct segment seg = { .start = 0x10000, .size = 4096, .prot = 3 };
@@ -846,9 +846,10 @@ static void damage(const struct layout *l, const char *config)
 	uint64_t state = 0x9e3779b97f4a7c15u;
 	addr_t threads[2];
 	unsigned opened = 0;
-	enum { ROUNDS = 150 };
+	/* Other builds and machines differ in where things are and in the widths of words: a few rounds show that. */
+	const unsigned rounds = strcmp(config, "x86_64") == 0 ? 120 : 8, w = l->abi.width;
 
-	for (int round = 0; round < ROUNDS; round++) {
+	for (unsigned round = 0; round < rounds; round++) {
 		struct build *b = two_threads(l, threads);
 		struct py *py;
 		struct err err;
@@ -858,17 +859,17 @@ static void damage(const struct layout *l, const char *config)
 		const addr_t hot[] = { b->interp, threads[0], threads[1], build_field_get(b, b->interp, F_PyInterp_sysdict), b->builtins,
 				       b->types.type, b->types.code, b->types.dict };
 		for (uint64_t k = 1 + draw(&state) % 12; k > 0; k--) {
-			addr_t at = draw(&state) % 2 ? b->heap.base + draw(&state) % (b->heap.n - 8) / 8 * 8 :
-						       hot[draw(&state) % (sizeof hot / sizeof *hot)] + draw(&state) % 512 / 8 * 8;
-			uint64_t old = build_get(b, at, 8), value = 0;
+			addr_t at = draw(&state) % 2 ? b->heap.base + draw(&state) % (b->heap.n - 8) / w * w :
+						       hot[draw(&state) % (sizeof hot / sizeof *hot)] + draw(&state) % 512 / w * w;
+			uint64_t old = build_get(b, at, w), value = 0;
 			switch (draw(&state) % 5) {
 			case 0: value = 0; break;
 			case 1: value = UINT64_MAX; break;
-			case 2: value = b->heap.base + draw(&state) % b->heap.n / 8 * 8; break;
-			case 3: value = old ^ (UINT64_C(1) << draw(&state) % 64); break;
+			case 2: value = b->heap.base + draw(&state) % b->heap.n / w * w; break;
+			case 3: value = old ^ (UINT64_C(1) << draw(&state) % (8 * w)); break;
 			default: value = hot[draw(&state) % (sizeof hot / sizeof *hot)]; break;
 			}
-			build_uint(b, at, 8, value);
+			build_uint(b, at, w, value);
 		}
 		if (draw(&state) % 4 == 0)
 			build_lose(b, b->heap.base + draw(&state) % b->heap.n / 4096 * 4096, 4096);
@@ -880,7 +881,7 @@ static void damage(const struct layout *l, const char *config)
 		walk_everything(build_py(b), b->arena);
 		build_free(b);
 	}
-	ck_assert_msg(opened > ROUNDS / 4 && opened < ROUNDS, "%s: %u", l->name, opened);
+	ck_assert_msg(opened > rounds / 4 && (rounds < 100 || opened < rounds), "%s: %u", l->name, opened);
 }
 
 START_TEST(damage_is_survived)

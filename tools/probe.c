@@ -1,13 +1,14 @@
 /*
- * A translation unit whose debug info tells CPython's layout, for a version that has headers here and no debug info:
+ * A translation unit whose debug info tells CPython's layout, for a build that has headers here and no debug info; also
+ * for another machine than the headers are of, with the sizes in pyconfig.h made the compiler's (tools/layouts does that):
  *
- *	cc -g -fno-eliminate-unused-debug-types -shared -fPIC -I INCLUDE -I INCLUDE/internal [-DPy_DEBUG | -DPy_GIL_DISABLED=1] \
- *	   tools/probe.c -o probe.so
- *	layoutgen 3.16 -s 'x86_64: CPython 3.16.0, headers' x86_64:recorded:probe.so
+ *	cc -g -fno-eliminate-unused-debug-types -nostdlib -shared -fPIC -I INCLUDE -I INCLUDE/internal \
+ *	   [-DPy_DEBUG=1 | -DPy_GIL_DISABLED=1] tools/probe.c -o probe.so
+ *	layoutgen 3.16 -s 'x86_64: CPython 3.16.0, headers' x86_64:derived:probe.so
  *
  * INCLUDE is the folder of that build's Python.h and pyconfig.h.  It must be linked: names in an object file are not
- * relocated.  Structs that CPython defines in .c files have no line then: PyModuleObject up to 3.10,
- * PyDictKeysObject and its entries up to 3.10.  A table from a build's own debug info is better where there is one.
+ * relocated.  Structs that CPython keeps in .c files are at the end, for 3.6 and later; 2.7 keeps more of them there.  That
+ * this gives what debug info gives is tested wherever both are here: tools/layouts --check.
  */
 #define Py_BUILD_CORE 1
 #include <Python.h>
@@ -56,6 +57,36 @@
 #endif
 #if __has_include(<internal/pycore_unicodeobject.h>)
 #include <internal/pycore_unicodeobject.h>
+#endif
+
+/* 3.7's names of these. */
+#if PY_VERSION_HEX >= 0x03070000 && PY_VERSION_HEX < 0x03080000
+#include <internal/pystate.h>
+#endif
+
+/* Structs of .c files, as each member's order and type is there. */
+#if PY_VERSION_HEX >= 0x03060000 && PY_VERSION_HEX < 0x030b0000
+/* Objects/dict-common.h 3.6 to 3.10; from 3.11 on pycore_dict.h has them */
+typedef struct {
+	Py_hash_t me_hash;
+	PyObject *me_key, *me_value;
+} PyDictKeyEntry;
+struct _dictkeysobject {
+	Py_ssize_t dk_refcnt, dk_size;
+	void *dk_lookup;
+	Py_ssize_t dk_usable, dk_nentries;
+	char dk_indices[];
+};
+#endif
+#if PY_VERSION_HEX >= 0x03060000 && PY_VERSION_HEX < 0x030a0000
+/* Objects/moduleobject.c 3.6 to 3.9; from 3.10 on pycore_moduleobject.h has it */
+typedef struct {
+	PyObject_HEAD
+	PyObject *md_dict;
+	struct PyModuleDef *md_def;
+	void *md_state;
+	PyObject *md_weaklist, *md_name;
+} PyModuleObject;
 #endif
 
 /* With nothing defined there would be nothing to link. */

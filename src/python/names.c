@@ -85,7 +85,7 @@ int py_thread_names(const struct py *py, const struct py_interp *in, struct aren
 		struct str text;
 		if (object_at(py, key, &k) < 0 || object_int(&k, &ident) < 0 || thread_name(py, value, a, &text) < 0)
 			continue;
-		got(arg, (uint64_t)ident, text);
+		got(arg, py_ident(py, ident), text);
 		n++;
 	}
 	return n;

@@ -357,6 +357,11 @@ void py_find_starting(const struct py *py, struct py_thread *threads, size_t n)
 	}
 }
 
+uint64_t py_ident(const struct py *py, int64_t n)
+{
+	return py->layout.abi.width == 4 ? (uint32_t)n : (uint64_t)n;
+}
+
 int py_main_ident(const struct py *py, uint64_t *ret)
 {
 	uint64_t ident;
@@ -375,7 +380,7 @@ int py_main_ident(const struct py *py, uint64_t *ret)
 		    dict_get(py, dict, "_main_thread", &thread) < 0 || object_at(py, thread, &o) < 0 ||
 		    object_attr(&o, "_ident", &value) < 0 || object_at(py, value, &o) < 0 || object_int(&o, &n) < 0)
 			continue;
-		*ret = (uint64_t)n;
+		*ret = py_ident(py, n);
 		return 0;
 	}
 	return TRAIT(py, main_thread_last) == 1 && !py->runtime ? last_ident(py, ret) : ERR_ABSENT;
