@@ -78,6 +78,13 @@ struct _dictkeysobject {
 	char dk_indices[];
 };
 #endif
+#if PY_VERSION_HEX >= 0x03060000 && PY_VERSION_HEX < 0x03070000
+/* Modules/gcmodule.c 3.6 */
+struct gc_generation {
+	PyGC_Head head;
+	int threshold, count;
+};
+#endif
 #if PY_VERSION_HEX >= 0x03060000 && PY_VERSION_HEX < 0x030a0000
 /* Objects/moduleobject.c 3.6 to 3.9; from 3.10 on pycore_moduleobject.h has it */
 typedef struct {

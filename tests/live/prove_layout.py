@@ -23,6 +23,7 @@ if PY2:
 Text, Long = type(u""), type(1 << 70)
 fields, sizes = {}, {}
 W = struct.calcsize("P")
+TOP = (1 << 8 * W) - 1
 ORDER = "<" if sys.byteorder == "little" else ">"
 
 
@@ -542,7 +543,7 @@ def frame_left():
 def runtime():
     api = ctypes.pythonapi
     api.PyThreadState_GetDict.restype = ctypes.c_void_p
-    expect(tstate, "PyThread.thread_id", threading.get_ident())
+    expect(tstate, "PyThread.thread_id", threading.get_ident() & TOP)  # 2.7's is signed
     if has("PyThread.native_thread_id"):
         expect(tstate, "PyThread.native_thread_id", threading.get_native_id())
     expect(tstate, "PyThread.dict", api.PyThreadState_GetDict())
@@ -560,7 +561,7 @@ def runtime():
     get.restype = ctypes.c_void_p
     check("PyThread.interp", interp, get())
     head = read(interp, "PyInterp.tstate_head")
-    check("PyInterp.tstate_head", read(head, "PyThread.thread_id"), other.ident)
+    check("PyInterp.tstate_head", read(head, "PyThread.thread_id"), other.ident & TOP)
     check("PyThread.next", read(head, "PyThread.next"), tstate)
     if has("PyThread.prev"):
         check("PyThread.prev", (read(tstate, "PyThread.prev"), read(head, "PyThread.prev")), (head, 0))
