@@ -160,8 +160,8 @@ static void other_minor(const struct layout *l, const char *config)
 	char want[64];
 	snprintf(want, sizeof want, "no layout fits this Python %u.80.%u (tried: ", other.version >> 24, other.version >> 8 & 255);
 	ck_assert_msg(!strncmp(err.msg, want, strlen(want)), "%s", err.msg);
-	snprintf(want, sizeof want, "%s: sys.hexversion says %u.80.%u", l->name, other.version >> 24, other.version >> 8 & 255);
-	ck_assert_msg(strstr(err.msg, want) != NULL, "%s", err.msg);
+	snprintf(want, sizeof want, ": sys.hexversion says %u.80.%u", other.version >> 24, other.version >> 8 & 255);
+	ck_assert_msg(strstr(err.msg, want) != NULL, "%s", err.msg); /* in front of it the table, or one that fails alike */
 	ck_assert_str_ne(err.hint, "");
 	build_free(b);
 }

@@ -70,6 +70,27 @@ static int not_found(const struct opening *o, struct err *err, const char *msg, 
 	return err_hint(err, "-e PROGRAM or --sysroot DIR, with the files that ran and their symbols; --layout FILE for a Python of another make");
 }
 
+/* "3.12 x86_64, 3.12 x86_64-d and 3 more: why" for the first of those that failed alike, nothing for the others. */
+static void failed_alike(struct opening *o, size_t first, struct sb *ret)
+{
+	enum { NAMED = 2 };
+	const struct proof *p = &o->tries[first].best;
+	unsigned n = 0;
+
+	for (size_t i = 0; i < o->n_tries; i++) {
+		const struct proof *other = &o->tries[i].best;
+		if (other->stage != p->stage || strcmp(other->why, p->why) != 0 || !try_ready(&o->tries[i]))
+			continue;
+		if (i < first)
+			return;
+		if (n++ < NAMED)
+			sb_printf(ret, "%s%s", n > 1 ? ", " : "", o->tries[i].layout.name);
+	}
+	if (n > NAMED)
+		sb_printf(ret, " and %u more", n - NAMED);
+	sb_printf(ret, ": %s; ", p->why[0] ? p->why : "no runtime found");
+}
+
 int failure_say(struct opening *o, char *version_seen, struct err *err)
 {
 	char text[160];
@@ -118,7 +139,7 @@ int failure_say(struct opening *o, char *version_seen, struct err *err)
 				stage = PROOF_NOTHING;
 				break;
 			}
-			sb_printf(&tried, "%s: %s; ", o->tries[i].layout.name, p->why[0] ? p->why : "no runtime found");
+			failed_alike(o, i, &tried);
 		}
 	}
 	if (tried.len > 2)
