@@ -75,7 +75,7 @@ static addr_t handling_place(struct build *b, addr_t thread)
 static void where_it_is_kept(const struct layout *l)
 {
 	struct build *b = build_new(l);
-	addr_t thread = build_thread(b, b->interp, 0x7f0000000700, 100), type = error_type(b, "ValueError", false, 0);
+	addr_t thread = build_thread(b, b->interp, BUILD_IDENT(b), 100), type = error_type(b, "ValueError", false, 0);
 	addr_t text = build_str(b, "bad header"), value = make(b, type, &text, 1);
 	struct py_exception e;
 	struct py *py = build_py(b);
@@ -196,7 +196,7 @@ static void what_it_says(const struct layout *l)
 static void where_it_has_been(const struct layout *l)
 {
 	struct build *b = build_new(l);
-	addr_t thread = build_thread(b, b->interp, 0x7f0000000700, 100);
+	addr_t thread = build_thread(b, b->interp, BUILD_IDENT(b), 100);
 	addr_t code = build_code(b, &(struct build_code){ .name = "load", .file = "io.py", .firstlineno = 70, .units = 8 });
 	addr_t frame = build_frame(b, thread, &(struct build_frame){ .code = code, .lasti = 2 });
 	if (layout_has(l, F_PyFrameObject_f_frame)) {

@@ -8,7 +8,7 @@
 #include "build_py.h"
 #include "build_so.h"
 
-#define IDENT 0x7f0000000700u
+#define IDENT BUILD_IDENT(b)
 #define BIAS  0x1fff0000u /* of the file, below the heap that build_py.h makes, which becomes its .bss */
 
 enum which { BY_DYNAMIC, BY_SYMBOL, BY_SECTION, BY_HEAD_CODE, BY_CURRENT, BY_NOTHING, BY_DEAD, BY_COUNT };

@@ -427,13 +427,13 @@ START_TEST(damage_is_survived)
 }
 END_TEST
 
-struct got { unsigned n; bool right; };
+struct got { uint64_t first; unsigned n; bool right; };
 
 static void got_name(void *arg, uint64_t ident, struct str name)
 {
 	struct got *g = arg;
 	char want[32];
-	snprintf(want, sizeof want, "na\xc3\xafve-%d", (int)((ident - IDENT) / 0x1000));
+	snprintf(want, sizeof want, "na\xc3\xafve-%d", (int)((ident - g->first) / 0x1000));
 	g->n++;
 	g->right = g->right && str_is(name, want);
 }
@@ -465,7 +465,7 @@ static void names_of(const struct layout *l, const char *config)
 		struct err err = { 0 };
 		int rc = py_open(image_of(&s, path_of(l)), NULL, NULL, b->arena, &py, &err);
 		MUST(rc == 0 && py->salvaged, "%s: %s: %s", l->name, err.msg, err.why);
-		struct got got = { .right = true };
+		struct got got = { .first = IDENT, .right = true };
 		rc = py_names_left(py, b->arena, got_name, &got);
 		if (lost)
 			MUST(rc < 0 && !got.n, "%s: %d", l->name, rc);

@@ -148,6 +148,7 @@ static int names_in(struct py *py, addr_t dict, struct arena *a, void (*got)(voi
 			rc = READ(py, key, PyInt, ob_ival, &ident);
 		else if ((rc = object_at(&with, key, &k)) == 0 && (rc = object_int(&k, &v)) == 0)
 			ident = (uint64_t)v;
+		ident = py_ident(py, (int64_t)ident);
 		if (rc < 0 || !is_salvaged(py, ident) || thread_name(py, value, a, &text) < 0) {
 			misses++;
 			continue;
