@@ -347,8 +347,8 @@ static void lies(const struct layout *l, const char *config)
 			/* Who knows better can say so. */
 			rc = py_open(img, NULL, &(struct py_options){ .python_version = l->version & 0xffff0000u }, b->arena, &py, &err);
 		}
-		/* Without sys nothing tells a debug build. */
-		ck_assert_msg(rc == 0 && (gone ? py->layout.version == l->version : !strcmp(py->layout.name, l->name)), "%s: gone %d: %s; %s", l->name, gone,
+		/* Without sys nothing tells a debug build, nor 3.7.3 from 3.7.4. */
+		ck_assert_msg(rc == 0 && (gone ? py->layout.version >> 16 == l->version >> 16 : !strcmp(py->layout.name, l->name)), "%s: gone %d: %s; %s", l->name, gone,
 			      err.msg, err.why);
 		ck_assert_int_eq(py->version >> 16, l->version >> 16);
 		ck_assert(py->version_exact == !gone);
