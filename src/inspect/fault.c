@@ -147,8 +147,8 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 	if (fetched)
 		words = str_printf(r->arena, "%s %s", how_it_went(t->img, f->regs), addr < 4096 ? "a null pointer"
 			: image_segment_at(t->img, addr) || (f->signo == SIGSEGV && f->code == 2) ? "memory that is no code" : "unmapped memory");
-	else if (!words.s && c && c->words)
-		words = str_of(c->words);
+	else if ((!words.s || (f->signo == SIGSEGV && f->code == 2 && addr >= 4096 && !str_starts(words, "stack overflow"))) && c && c->words)
+		words = str_of(c->words); /* SEGV_ACCERR: it is in a mapping, so not past the end of one that the core has */
 	return words.s ? str_printf(r->arena, STR_FMT ": %s address 0x%llx (" STR_FMT ")", STR_ARG(name), access_title[access], addr, STR_ARG(words))
 		: str_printf(r->arena, STR_FMT ": %s address 0x%llx", STR_ARG(name), access_title[access], addr);
 }

@@ -59,6 +59,20 @@ static bool by_trap(struct target *t, struct report *r, const struct signal_fram
 	return in->signo != SIGSEGV;
 }
 
+/*
+ * A frame's siginfo may be what was left there by something else, where the handler did not ask for one.  The processor's last
+ * trap is believed before it if the instruction that was interrupted is one that faults at that address.
+ */
+static void doubt_info(struct target *t, struct report *r, struct signal_frame *sf)
+{
+	struct instruction in;
+	if (!sf->has_info || !sf->trapped || sf->trap != TRAP_PAGE || (signal_is_fault(sf->signo) && sf->code > 0))
+		return;
+	int rc = instruction_at(t->img, &sf->regs, true, sf->addr, r->arena, &in);
+	if (rc < 0 || in.has_address)
+		sf->has_info = false;
+}
+
 static void note_other(struct report *r, const struct signal_frame *sf, int64_t own)
 {
 	if (!sf->has_info) {
@@ -84,6 +98,7 @@ bool handler_find(struct target *t, struct report *r, const struct report_thread
 		/* What only lies there may be left over, and is not believed against a fault that the kernel tells of. */
 		if (led < 0 || (led == 0 && f->siginfo.known && f->siginfo.code > 0))
 			continue;
+		doubt_info(t, r, &sf);
 		struct interrupted in = { .signo = sf.signo, .code = sf.code, .addr = sf.addr, .regs = sf.regs };
 		const bool fault = sf.has_info ? signal_is_fault(sf.signo) && sf.code > 0 : by_trap(t, r, &sf, last, &in) && signal_is_fault(in.signo);
 		const bool own = !fault && in.signo == SIGABRT && (!sf.has_info || (sf.code <= 0 && sf.pid == f->pid));

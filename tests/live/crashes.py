@@ -17,6 +17,12 @@ from target import Target, run
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYANALYZE = os.path.abspath(sys.argv[2])
 tap = Tap()
+try:
+    import jsonschema
+    with open(os.path.join(HERE, "..", "..", "formats", "report.schema.json"), encoding="utf-8") as f:
+        SCHEMA = jsonschema.Draft202012Validator(json.load(f))
+except ImportError:
+    SCHEMA = None
 
 
 def crash(python, case, *arguments):
@@ -42,6 +48,9 @@ def crash(python, case, *arguments):
         tap.ok(False, "%s: report" % name, done.stderr.decode("utf-8", "replace"))
         target.end()
         return None
+    wrong = [e.message for e in SCHEMA.iter_errors(rep)] if SCHEMA else []
+    if wrong:
+        tap.ok(False, "%s: fits the schema" % name, wrong)
     return rep, text, core, target
 
 
