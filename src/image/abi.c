@@ -25,16 +25,21 @@ struct machine {
 	const struct reg *reg;
 	enum nr_rule rule;
 	uint32_t tls_note, nr_note;
+	bool self;
 };
 
 static const struct machine machines[] = {
 #define MACHINE(little, big, machine, width, gregs, uid_width) { little, big, machine, width, uid_width, gregs, (const struct reg[]){
 #define REG(name, dwarf, offset, width, role) { #name, dwarf, width, offset, role },
-#define END(rule, tls_note, nr_note) { 0 } }, rule, tls_note, nr_note },
+#define SELF true
+#define BELOW false
+#define END(rule, tls_note, nr_note, self) { 0 } }, rule, tls_note, nr_note, self },
 #include "registers.def"
 #undef MACHINE
 #undef REG
 #undef END
+#undef SELF
+#undef BELOW
 };
 
 static const char *name_of(const struct machine *m, const struct abi *abi)
@@ -187,6 +192,19 @@ int abi_regs_note(const struct abi *abi, uint32_t type, struct blob desc, struct
 		regs->syscall.nr = (int32_t)v < 0 ? -1 : (int64_t)v;
 	regs->syscall.known = true;
 	return 0;
+}
+
+void abi_more_notes(const struct abi *abi, uint32_t ret[ABI_MORE_NOTES])
+{
+	const struct machine *m = machine_of(abi);
+	ret[0] = m ? m->tls_note : 0;
+	ret[1] = m ? m->nr_note : 0;
+}
+
+bool abi_tls_is_self(const struct abi *abi)
+{
+	const struct machine *m = machine_of(abi);
+	return m && m->self;
 }
 
 /* elf_prstatus and elf_prpsinfo (Linux 6.1 include/linux/elfcore.h, elfcore-compat.h), laid out by the C ABI's rules. */

@@ -29,6 +29,14 @@ const char *abi_name(const struct abi *abi);           /* "x86_64", "aarch64", .
 int abi_regs(const struct abi *abi, struct blob gregs, struct regs *ret) MUST_CHECK;
 /* What other notes of the thread add to regs: NT_386_TLS, NT_ARM_TLS, NT_ARM_SYSTEM_CALL, ...; ERR_ABSENT if type adds nothing. */
 int abi_regs_note(const struct abi *abi, uint32_t type, struct blob desc, struct regs *regs) MUST_CHECK;
+/* The types of the notes that abi_regs_note knows for this machine, 0 for none. */
+enum { ABI_MORE_NOTES = 2 };
+void abi_more_notes(const struct abi *abi, uint32_t ret[ABI_MORE_NOTES]);
+/*
+ * Is pthread_self() the thread pointer?  Where the ABI puts thread-local storage below it (TLS_TCB_AT_TP) it is; where above
+ * (TLS_DTV_AT_TP), struct pthread ends at it, whose size no image tells.
+ */
+bool abi_tls_is_self(const struct abi *abi);
 /* The inverse of abi_name and where a register is in pr_reg, by its name in registers.def; for builders of cores. */
 bool abi_by_name(const char *name, struct abi *ret);
 bool abi_register(const struct abi *abi, const char *name, size_t *ret_offset, size_t *ret_width);

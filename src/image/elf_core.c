@@ -420,6 +420,11 @@ static void take_note(struct core *c, const struct note *n)
 			    core && n->type == NT_SIGINFO ? &t->siginfo : NULL;
 	if (keep && !keep->len)
 		*keep = n->desc;
+	uint32_t more[ABI_MORE_NOTES];
+	abi_more_notes(&c->abi, more);
+	for (size_t i = 0; linux_ && i < ABI_MORE_NOTES; i++)
+		if (more[i] && n->type == more[i] && !t->more[i].len)
+			t->more[i] = n->desc;
 	if (linux_ && abi_regs_note(&c->abi, n->type, n->desc, &t->regs) < 0)
 		return; /* most notes add nothing to the registers that are kept */
 }

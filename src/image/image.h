@@ -21,6 +21,7 @@ struct thread {
 	struct str wchan;
 	struct regs regs;
 	struct blob prstatus, fpregset, xstate, siginfo; /* note descriptors as they came; len 0 if absent */
+	struct blob more[ABI_MORE_NOTES];                /* those of abi_more_notes(), of owner LINUX */
 };
 
 /* A mapping of a file, from NT_FILE (or /proc/PID/maps for a live one, anonymous ones too). Sorted by start. */

@@ -591,6 +591,13 @@ static void add_thread(struct frozen *f, const struct slot *s)
 	t->siginfo = s->regs.siginfo;
 	if (abi_regs(&f->abi, s->regs.gregs, &t->regs))
 		t->regs.syscall.nr = -1;
+	uint32_t more[ABI_MORE_NOTES];
+	abi_more_notes(&f->abi, more);
+	for (size_t i = 0; i < ABI_MORE_NOTES; i++) {
+		t->more[i] = s->regs.more[i];
+		if (t->more[i].len && abi_regs_note(&f->abi, more[i], t->more[i], &t->regs) < 0)
+			t->more[i] = (struct blob){ 0 };
+	}
 }
 
 size_t frozen_threads(const struct frozen *cf, const struct thread **ret)

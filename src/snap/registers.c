@@ -1,5 +1,6 @@
 /*
- * PTRACE_GETREGSET of a stopped thread -> descriptors of NT_PRSTATUS, NT_FPREGSET, NT_X86_XSTATE, NT_SIGINFO.  The kernel's
+ * PTRACE_GETREGSET of a stopped thread -> descriptors of NT_PRSTATUS, NT_FPREGSET, NT_X86_XSTATE, NT_SIGINFO and those with the
+ * thread pointer and the system call number where the machine keeps them apart (NT_386_TLS, NT_ARM_TLS).  The kernel's
  * register sets are what it would write into a core; only struct elf_prstatus around them is laid out here, by
  * the width of the target.
  */
@@ -17,7 +18,7 @@
 #include <cpuid.h>
 #endif
 
-enum { PRSTATUS_ROOM = 1024, FP_ROOM = 1024, SIGINFO_SIZE = 128 };
+enum { PRSTATUS_ROOM = 1024, FP_ROOM = 1024, SIGINFO_SIZE = 128, MORE_ROOM = 64 };
 
 #if defined(__x86_64__)
 enum { NATIVE = EM_X86_64 };
@@ -51,7 +52,7 @@ size_t registers_room(void)
 {
 	static size_t room;
 	if (!room)
-		room = (PRSTATUS_ROOM + FP_ROOM + SIGINFO_SIZE + xstate_room() + 63) & ~(size_t)63;
+		room = (PRSTATUS_ROOM + FP_ROOM + SIGINFO_SIZE + ABI_MORE_NOTES * MORE_ROOM + xstate_room() + 63) & ~(size_t)63;
 	return room;
 }
 
@@ -141,6 +142,13 @@ int registers_read(const struct abi *abi, pid_t tid, int stopped_by, const struc
 		}
 	}
 	at += SIGINFO_SIZE;
+	uint32_t more[ABI_MORE_NOTES];
+	abi_more_notes(abi, more);
+	for (size_t i = 0; i < ABI_MORE_NOTES; i++, at += MORE_ROOM) {
+		n = more[i] ? regset(tid, (int)more[i], buf + at, MORE_ROOM) : 0;
+		if (n > 0)
+			r.more[i] = (struct blob){ buf + at, (size_t)n };
+	}
 	if (abi->machine == EM_X86_64 || abi->machine == EM_386) {
 		n = regset(tid, NT_X86_XSTATE, buf + at, room - at);
 		if (n > 0)

@@ -11,6 +11,7 @@ int registers_check(const struct abi *abi, pid_t pid, struct err *err) MUST_CHEC
 
 struct registers {
 	struct blob prstatus, fpregset, xstate, siginfo; /* in the buffer; len 0 where there is none */
+	struct blob more[ABI_MORE_NOTES];                /* abi_more_notes() */
 	struct blob gregs;                               /* pr_reg inside prstatus */
 };
 /* Reads them from a thread that this thread traces and that is stopped; stopped_by: the signal it is about to get, or 0.

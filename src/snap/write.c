@@ -378,6 +378,8 @@ static void make_notes(const struct capture *c, struct notes *v, const struct sb
 {
 	const struct thread *t;
 	size_t n = frozen_threads(c->frozen, &t);
+	uint32_t more[ABI_MORE_NOTES];
+	abi_more_notes(&c->abi, more);
 	for (size_t i = 0; i < n; i++) {
 		note(v, "CORE", NT_PRSTATUS, t[i].prstatus);
 		if (i == 0) {
@@ -388,6 +390,8 @@ static void make_notes(const struct capture *c, struct notes *v, const struct sb
 		}
 		note(v, "CORE", NT_FPREGSET, t[i].fpregset);
 		note(v, "LINUX", NT_X86_XSTATE, t[i].xstate);
+		for (size_t k = 0; k < ABI_MORE_NOTES; k++)
+			note(v, "LINUX", more[k], t[i].more[k]);
 		if (i)
 			note(v, "CORE", NT_SIGINFO, t[i].siginfo);
 	}
