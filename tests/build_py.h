@@ -125,6 +125,9 @@ addr_t build_thread(struct build *b, addr_t interp, uint64_t ident, pid_t tid); 
 void build_gil(struct build *b, addr_t interp, addr_t thread);                  /* held by thread; 0: nobody */
 void build_thread_name(struct build *b, addr_t interp, uint64_t ident, const char *name); /* threading._active */
 
+/* Where pthread_t is not the thread pointer: the LWPs' stack pointers, and no thread pointer or one that says nothing. */
+void build_lwp(struct build *b, pid_t tid, addr_t sp, addr_t tls);
+
 struct build_frame {
 	addr_t code;
 	int64_t lasti;                      /* bytes; -1: not started */

@@ -230,6 +230,17 @@ addr_t build_thread(struct build *b, addr_t interp, uint64_t ident, pid_t tid)
 	return t;
 }
 
+void build_lwp(struct build *b, pid_t tid, addr_t sp, addr_t tls)
+{
+	for (size_t i = 0; i < b->lwps.n; i++)
+		if (b->lwps.p[i].tid == tid) {
+			b->lwps.p[i].regs.sp = sp;
+			b->lwps.p[i].regs.tls = tls;
+			return;
+		}
+	ck_abort_msg("build: no thread %d", (int)tid);
+}
+
 void build_gil(struct build *b, addr_t interp, addr_t thread)
 {
 	if (layout_has(&b->layout, F_PyInterp_gil)) {
@@ -425,5 +436,6 @@ struct py *build_py(struct build *b)
 			     .tstate_current = b->tstate_current, .version = version, .version_exact = true, .found_by = "symbol", .types = b->types };
 	snprintf(b->py.version_text, sizeof b->py.version_text, "%u.%u.%u", version >> 24, version >> 16 & 255, version >> 8 & 255);
 	py_index_threads(&b->py, b->arena);
+	py_index_idents(&b->py, b->arena);
 	return &b->py;
 }

@@ -329,6 +329,9 @@ END_TEST
 /* A main thread that has ended, and holds the GIL for ever. */
 START_TEST(ended_main)
 {
+	/* Where only the place of a pthread_t tells, that no thread is found does not say that it ended. */
+	if (!abi_tls_is_self(&tables[_i].abi) && !layout_has(&tables[_i], F_PyThread_native_thread_id))
+		return;
 	struct build *b = build_new(&tables[_i]);
 	addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
 	addr_t main = build_thread(b, b->interp, BUILD_IDENT(b), 0);

@@ -99,6 +99,7 @@ struct walk py_threads(const struct py *py, const struct py_interp *in)
 
 	w.owner = in->addr;
 	w.gil_holder = in->gil_holder;
+	w.main = in->main;
 	w.failed = rc < 0 ? rc : 0;
 	return w;
 }
@@ -170,7 +171,7 @@ int py_next_interp(struct walk *w, struct py_interp *ret)
 	return 1;
 }
 
-/* The thread of the image whose thread pointer is ident: pthread_t is the thread pointer in glibc and musl of x86. */
+/* The thread of the image whose thread pointer is ident, where that is what pthread_t is (abi_tls_is_self). */
 static pid_t tid_by_tls(const struct py *py, uint64_t ident)
 {
 	size_t lo = 0, hi = py->n_by_tls;
@@ -215,6 +216,60 @@ static bool tid_is_here(const struct py *py, uint64_t tid)
 			hi = mid;
 	}
 	return lo < py->n_by_tid && (uint64_t)py->by_tid[lo].tid == tid;
+}
+
+static int number_order(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+void py_index_idents(struct py *py, struct arena *a)
+{
+	const struct abi *abi = image_abi(py->img);
+	struct VEC(uint64_t) all = { 0 };
+
+	if (abi_tls_is_self(abi) || HAS(py, PyThread, native_thread_id))
+		return;
+	struct walk interps = py_interps(py);
+	struct py_interp in;
+	struct py_thread t;
+	while (py_next_interp(&interps, &in) == 1) {
+		struct walk threads = py_threads(py, &in);
+		while (all.n < PY_MAX_THREADS && py_next_thread(&threads, &t) == 1)
+			*vec_push(&all) = t.ident;
+	}
+	if (all.n)
+		qsort(all.p, all.n, sizeof *all.p, number_order);
+	py->idents = arena_dup(a, all.p, all.n * sizeof *all.p);
+	py->n_idents = all.n;
+	vec_free(&all);
+}
+
+/*
+ * Where pthread_t is not the thread pointer it is the address of struct pthread, which a thread that libpthread made has at the
+ * top of its stack (glibc nptl/allocatestack.c, musl src/thread/pthread_create.c): of the states above a stack pointer, the
+ * nearest.  The main thread has it elsewhere.
+ */
+static pid_t tid_by_self(const struct py *py, uint64_t ident, bool main)
+{
+	if (main) {
+		int64_t pid = image_facts(py->img)->pid;
+		return pid > 0 && tid_is_here(py, (uint64_t)pid) ? (pid_t)pid : 0;
+	}
+	const struct py_tid *on = thread_by_stack(py, ident);
+	if (!on)
+		return 0;
+	size_t lo = 0, hi = py->n_idents;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (py->idents[mid] < ident)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && py->idents[lo - 1] > on->at ? 0 : on->tid;
 }
 
 static int frame_link(const struct py *py, addr_t obj, enum py_field field, addr_t *ret)
@@ -276,6 +331,9 @@ int py_next_thread(struct walk *w, struct py_thread *ret)
 	bool has_native = READ(py, t.addr, PyThread, native_thread_id, &native) == 0 && native;
 	if (!t.tid && has_native && tid_is_here(py, native))
 		t.tid = (pid_t)native;
+	bool self = abi_tls_is_self(image_abi(py->img));
+	if (!t.tid && !has_native && t.ident && py->n_idents)
+		t.tid = tid_by_self(py, t.ident, !next && w->main && TRAIT(py, main_thread_last) == 1);
 	/*
 	 * The thread state of a subinterpreter keeps the ids of the thread that created it, whoever runs it (3.8.18, 3.10.13,
 	 * 3.12.1 _xxsubinterpreters.run_string; 3.13 makes one for each thread).  Where the evaluation loop keeps a C frame, that
@@ -287,10 +345,11 @@ int py_next_thread(struct walk *w, struct py_thread *ret)
 		runs = thread_by_stack(py, cframe);
 	if (runs && runs->tid != t.tid) {
 		t.tid = runs->tid;
-		if (runs->tls)
+		if (runs->tls && self)
 			t.ident = runs->tls;
 	}
-	t.stale = !t.tid && (t.ident || has_native) && py->n_by_tid;
+	/* It had a thread that is not here: told by what every thread of the image would have. */
+	t.stale = !t.tid && (has_native ? py->n_by_tid : self && t.ident && py->n_by_tls);
 	t.holds_gil = w->gil_holder && w->gil_holder == t.addr;
 	if (t.holds_gil && READ(py, t.addr, PyThread, holds_gil, &holds) == 0 && !holds)
 		t.holds_gil = false; /* 3.14: the thread has let go, the lock does not say so yet */

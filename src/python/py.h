@@ -41,6 +41,8 @@ struct py {
 	size_t n_salvaged;
 	const struct py_tid *by_tls, *by_sp, *by_tid; /* the image's threads, sorted by thread pointer (where known), by sp, by tid */
 	size_t n_by_tls, n_by_tid; /* n_by_tid: of by_sp too */
+	const uint64_t *idents;   /* of all thread states, sorted, where only the place of a pthread_t tells whose it is */
+	size_t n_idents;
 	struct py *other;         /* another one that is alive in the same process; NULL */
 };
 struct py_salvaged { addr_t interp, thread; };
@@ -61,6 +63,8 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 
 /* The image's threads by thread pointer, stack and id: what thread states are matched with.  py_open has done it. */
 void py_index_threads(struct py *py, struct arena *a);
+/* Once the layout is sure: finds whose threads are where their pointer does not say so (py_next_thread). */
+void py_index_idents(struct py *py, struct arena *a);
 
 /* A bounded walk over a linked list; limit counts entries, mark is Brent's tortoise for cycles. */
 struct walk {
@@ -69,6 +73,7 @@ struct walk {
 	unsigned long n, limit, lap;
 	addr_t owner;             /* threads: their interpreter */
 	addr_t gil_holder;        /* threads: the interpreter's */
+	bool main;                /* threads: of the main interpreter */
 	addr_t code;              /* frames: the last one that proved to be a code object */
 	int failed;               /* what the first step will say */
 	bool ended;

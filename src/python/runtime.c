@@ -164,6 +164,7 @@ bool accept(struct opening *o, const struct py *py, const char *config, const ch
 	o->found = arena_dup(o->arena, py, sizeof *py);
 	complete_version(o->found);
 	complete_wide_unit(o->found);
+	py_index_idents(o->found, o->arena);
 	if (o->mods && !HAS(o->found, PyRuntime, interp_head)) {
 		/* Of two Pythons in a process each has its own; `type` is in the data of the one that is at hand. */
 		const struct module *own = modules_at(o->mods, py->types.type);
