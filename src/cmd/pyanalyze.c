@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cmd/cli.h"
+#include "cmd/tables.h"
 #include "config.h"
 #include "image/codec.h"
 #include "inspect/target.h"
@@ -44,12 +45,8 @@ static unsigned fetch_usual(void)
 static const char *version_text(struct arena *a)
 {
 	struct sb b = { 0 };
-	sb_printf(&b, "%s\nCPython layouts:", PYSNAP_VERSION);
-	uint32_t version;
-	const char *config;
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++)
-		sb_printf(&b, " %u.%u%s%.*u %s", version >> 24, version >> 16 & 0xff, version >> 8 & 0xff ? "." : "", version >> 8 & 0xff ? 1 : 0,
-			  version >> 8 & 0xff, config);
+	sb_printf(&b, "%s\n", PYSNAP_VERSION);
+	tables_line(&b);
 	sb_printf(&b, "\ndecompression of snapshots: %s, of cores:", HAVE_LIBDEFLATE ? "libdeflate" : "zlib");
 	for (const struct codec *k = codecs; k->name; k++)
 		if (k->open)
@@ -61,41 +58,10 @@ static const char *version_text(struct arena *a)
 	return str_c(a, sb_take(&b, a));
 }
 
-/* Version by build and machine, with how each column was had. */
 static const char *tables_text(struct arena *a)
 {
-	static const char *const had[] = { [HAD_DERIVED] = "derived", [HAD_RECORDED] = "recorded", [HAD_PROVEN] = "proven" };
-	enum { COLUMNS = 32 };
-	const char *columns[COLUMNS], *config;
-	size_t n = 0;
-	uint32_t version, row = 0;
-	struct layout l;
-
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		size_t k = 0;
-		while (k < n && strcmp(columns[k], config) != 0)
-			k++;
-		if (k == n && n < COLUMNS)
-			columns[n++] = config;
-	}
 	struct sb b = { 0 };
-	sb_printf(&b, "\n%-10s", "from");
-	for (size_t k = 0; k < n; k++)
-		sb_printf(&b, " %-10s", columns[k]);
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		if (version == row)
-			continue;
-		row = version;
-		char name[16];
-		snprintf(name, sizeof name, "%u.%u.%u", version >> 24, version >> 16 & 0xff, version >> 8 & 0xff);
-		sb_printf(&b, "\n%-10s", name);
-		for (size_t k = 0; k < n; k++) {
-			bool there = layout_builtin(version, columns[k], &l, NULL) == 0;
-			sb_printf(&b, " %-10s", there ? l.version == version ? had[l.had] : "as before" : "-");
-		}
-	}
-	sb_printf(&b, "\n\n-d: debug build, -t: free-threaded.  proven: a live interpreter of that build agrees; derived: from debug\n"
-		      "information or headers that no interpreter was held against; as before: by the table of an earlier release.\n");
+	tables_matrix(&b);
 	return str_c(a, sb_take(&b, a));
 }
 

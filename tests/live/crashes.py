@@ -133,6 +133,11 @@ def faults(python):
             ("raise", "raise", None, "SIGSEGV: the process sent it to itself", None)):
         if "faulthandler" in case and python.minor == "2.7":
             continue
+        if python.config.startswith("i386"):
+            if ended:
+                tap.skip("%s: %s" % (python.name, case), "what an i386 signal frame holds is not read")
+                continue
+            title = title.replace("0x1234", "0x1230")  # its strlen reads 16 bytes at a time, from where they are aligned
         got = crash(python, case)
         if not got:
             continue

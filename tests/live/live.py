@@ -196,7 +196,9 @@ def supported(python):
         if not tap.ok(rep is not None and done.returncode == 0, "%s: crash: report" % name, done.stderr.decode("utf-8", "replace")):
             return
         v = rep["verdict"]
-        tap.equal((v["kind"], v["signal"]["name"], v["signal"].get("address")), ("crash", "SIGSEGV", "0x1234"), "%s: crash: verdict" % name)
+        # i386's strlen reads 16 bytes at a time, from where they are aligned (glibc sysdeps/i386/i686/multiarch/strlen-sse2.S)
+        address = "0x1230" if python.config.startswith("i386") else "0x1234"
+        tap.equal((v["kind"], v["signal"]["name"], v["signal"].get("address")), ("crash", "SIGSEGV", address), "%s: crash: verdict" % name)
         tap.equal(v["location"]["function"], "string_at", "%s: crash: innermost function" % name)
         crashed = [t for t in rep["threads"] if "crashed" in t["state"]]
         tap.equal([t["name"] for t in crashed], ["MainThread"], "%s: crash: thread" % name)

@@ -4,6 +4,7 @@ or "no column NAME"."""
 from __future__ import print_function
 
 import ctypes
+import gc
 import platform
 import struct
 import sys
@@ -30,7 +31,7 @@ ORDER = "<" if sys.byteorder == "little" else ">"
 def own_column():
     machine = platform.machine()
     if W == 4:
-        machine = {"x86_64": "i386", "i686": "i386", "aarch64": "arm"}.get(machine, machine)
+        machine = {"x86_64": "i386", "i686": "i386", "aarch64": "arm", "armv7l": "arm"}.get(machine, machine)
     debug = "-d" if hasattr(sys, "gettotalrefcount") else ""
     return machine + debug + ("-t" if sysconfig.get_config_var("Py_GIL_DISABLED") else "")
 
@@ -540,6 +541,42 @@ def frame_left():
         expect(read(id(frame), "PyFrameObject.f_frame"), "PyFrame.owner", 2)
 
 
+def collected():
+    """What stands before an object that the collector knows; not in free-threaded builds."""
+    if "PyGCHead" not in sizes or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return
+    known = [[]]
+    head = id(known) - sizes["PyGCHead"]
+    after, before = read(head, "PyGCHead.next") & ~3, read(head, "PyGCHead.prev") & ~3
+    check("PyGCHead.next", read(after, "PyGCHead.prev") & ~3, head)
+    check("PyGCHead.prev", read(before, "PyGCHead.next") & ~3, head)
+
+
+def collector(at, field):
+    """The collector's state, which the field of the runtime or the interpreter leads to."""
+    if not has("PyGC.generations"):
+        return
+    first, size, thresholds = read(at, "PyGC.generations"), sizes["PyGCGeneration"], gc.get_threshold()
+    found = tuple(read(first + i * size, "PyGCGeneration.threshold") for i in range(len(thresholds)))
+    check("PyGCGeneration.threshold", found, thresholds)
+    check("PyGC.generations", found, thresholds)
+    check(field, found, thresholds)
+    check("PyGCGeneration.count", read(first + size, "PyGCGeneration.count"), gc.get_count()[1])
+    expect(at, "PyGC.collecting", 0)
+    check("PyGCGeneration.head", read(first, "PyGCGeneration.head"), first)
+    if not sysconfig.get_config_var("Py_GIL_DISABLED"):     # those have the fields and no lists
+        expect(at, "PyGC.generation0", first)
+        lone = read(at, "PyGC.permanent")
+        check("PyGC.permanent", read(read(lone, "PyGCHead.next") & ~3, "PyGCHead.prev") & ~3, lone)
+
+
+def named_error():
+    e = OSError(2, "text", "one") if PY2 else OSError(2, "text", "one", None, "two")
+    points(id(e), "PyOSError.filename", e.filename)
+    if has("PyOSError.filename2"):
+        points(id(e), "PyOSError.filename2", e.filename2)
+
+
 def runtime():
     api = ctypes.pythonapi
     api.PyThreadState_GetDict.restype = ctypes.c_void_p
@@ -594,6 +631,11 @@ def runtime():
     expect(address, "PyRuntime.main_thread", threading.main_thread().ident)
     expect(address, "PyRuntime.main_tstate", tstate)
     expect(address, "PyRuntime.finalizing", 0)
+    expect(address, "PyRuntime.core_initialized", 1)
+    expect(address, "PyRuntime.initialized", 1)
+    for at, field in ((interp, "PyInterp.gc"), (address, "PyRuntime.gc")):
+        if has(field):
+            collector(read(at, field), field)
     expect(address, "PyRuntime.auto_interp", interp)
     expect(address, "PyRuntime.gil_tstate_current", tstate)
     threaded = int(bool(sysconfig.get_config_var("Py_GIL_DISABLED")))
@@ -631,6 +673,8 @@ parse(TABLE, own_column())   # noqa: F821
 objects()
 frames()
 frame_left()
+collected()
+named_error()
 runtime()
 for field in fields:
     if field not in checked:

@@ -2,6 +2,7 @@
 import glob
 import os
 import re
+import shutil
 import subprocess
 
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "pysnap")
@@ -29,10 +30,27 @@ def ask(argv):
     return text if done.returncode == 0 and re.match(r"^\d+\.\d+\.\d+$", text) else None
 
 
+BUILDS = {"release": "", "debug": "-d", "free-threaded": "-t", "both": "-d-t"}
+
+
+def matrix(pyanalyze):
+    """{(first release, config): proven, recorded or derived}: what `pyanalyze --version -v` shows."""
+    text = subprocess.run([pyanalyze, "--version", "-v"], stdout=subprocess.PIPE).stdout.decode()
+    cells, build, machines = {}, None, []
+    for line in text.splitlines():
+        words = line.split()
+        if words and words[0] in BUILDS and not line.startswith(" "):
+            build, machines = BUILDS[words[0]], words[1:]
+        elif build is not None and re.match(r"^  \d+\.\d+\.\d+ ", line):
+            cells.update({(words[0], machine + build): word for machine, word in zip(machines, words[1:])})
+        else:
+            build = None
+    return cells
+
+
 def layouts(pyanalyze):
     """{(minor version, config)} that pyanalyze has a table for."""
-    text = subprocess.run([pyanalyze, "--version"], stdout=subprocess.PIPE).stdout.decode()
-    return set(re.findall(r"(\d+\.\d+)(?:\.\d+)? (\S+)", text.split("layouts:")[1].split("\n")[0]))
+    return {(".".join(version.split(".")[:2]), config) for version, config in matrix(pyanalyze)}
 
 
 def programs():
@@ -45,12 +63,39 @@ def programs():
             yield path, "", config, "pyenv" if ".pyenv" in path else "system"
     for path in sorted(glob.glob(os.path.join(CACHE, "*", "usr", "bin", "python[23].*"))):
         root = path[: path.index("/usr/bin/")]
+        if os.path.basename(root).split("-")[-1] in MACHINES:
+            continue
         if re.match(r"^python\d\.\d+(-dbg|d)?$", os.path.basename(path)) and not os.path.islink(path) and os.path.exists(root + "/.complete"):
             debug = path.endswith(("-dbg", "d"))
             yield path[len(root):], root, os.path.basename(root).split("-")[-1] + ("-d" if debug else ""), os.path.basename(root) + ("-dbg" if debug else "")
     for path in sorted(glob.glob(os.path.join(CACHE, "built-*", "bin", "python3.*t"))):
         if os.path.exists(os.path.join(os.path.dirname(path), "..", ".complete")):
             yield path, "", os.uname().machine + "-t", path.split(os.sep)[-3]
+
+
+MACHINES = {"arm64": ("aarch64", "qemu-aarch64-static"), "armhf": ("arm", "qemu-arm-static")}
+
+
+def foreign():
+    """(interpreters of other machines, [(name, why it was left out)]): unpacked in the cache, run by qemu's user emulation. Their
+    processes are qemu's, so pysnap does not come into it; qemu itself writes the guest's core."""
+    found, absent = [], []
+    for path in sorted(glob.glob(os.path.join(CACHE, "*", "usr", "bin", "python[23].*"))):
+        root = path[: path.index("/usr/bin/")]
+        name = os.path.basename(root)
+        if name.split("-")[-1] not in MACHINES or not re.match(r"^python\d\.\d+$", os.path.basename(path)) or not os.path.exists(root + "/.complete"):
+            continue
+        config, qemu = MACHINES[name.split("-")[-1]]
+        if not shutil.which(qemu):
+            absent.append((name, "no %s" % qemu))
+            continue
+        argv = [qemu, "-L", root, "-E", "PYTHONHOME=%s/usr" % root, path]
+        version = ask(argv)
+        if version:
+            found.append(Python(argv, version, name, "", config))
+        else:
+            absent.append((name, "does not start here"))
+    return found, absent
 
 
 def find():

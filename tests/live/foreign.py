@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Interpreters of other machines, run by qemu's user emulation: a core of the guest is read here, and what is said of its Python
+stacks is compared with what the program says of itself.
+
+foreign.py PYANALYZE [NAME...]     NAME: only interpreters whose name contains it
+
+qemu 7.2 writes the registers of every thread and no thread pointers, no NT_FILE, no NT_SIGINFO, and no text. 3.13 and later are
+found without any of it; older ones by the program's symbols, so that is named with -e. What such a core lacks is covered by images
+built in memory (tests/test_runtime.c, test_elf_core.c).
+"""
+import glob
+import json
+import os
+import shutil
+import signal
+import sys
+
+from pythons import foreign
+from tap import Tap
+from target import Target, run
+
+PYANALYZE = os.path.abspath(sys.argv[1])
+tap = Tap()
+
+
+def stacks(rep):
+    """thread name -> [(function, file, line)], oldest first, folded pieces unfolded; threads without Python frames are left out."""
+    out = {}
+    for t in rep["threads"]:
+        folded = {f["at"]: f for f in t.get("folded", [])}
+        frames, at, ids = [], 0, t["stack"]
+        while at < len(ids):
+            f = folded.get(at, {"frames": 1, "repeat": 1})
+            frames += ids[at:at + f["frames"]] * f["repeat"]
+            at += f["frames"]
+        whole = [(rep["frames"][i]["function"], rep["frames"][i]["file"], rep["frames"][i].get("line")) for i in frames]
+        if whole:
+            out.setdefault(t.get("name"), []).append(whole)
+    return out
+
+
+def guest_core(target):
+    """The core that qemu writes of the guest; beside it lies qemu's own, which nobody wants."""
+    os.kill(target.pid, signal.SIGABRT)
+    target.process.wait(120)
+    found = glob.glob(os.path.join(glob.escape(target.folder), "qemu_*.core"))
+    return found[0] if found else None
+
+
+def check(python):
+    name = python.name
+    program = "threads27.py" if python.minor == "2.7" else "threads.py"
+    first = Target(python, program, "TRUTH")
+    try:
+        if not tap.ok(first.wait_ready(), "%s: the program parks" % name, first.text()):
+            return
+        truth = first.ask_truth()
+        if not tap.ok(truth is not None, "%s: it tells of itself" % name, first.text()):
+            return
+        folder = os.path.dirname(first.script)
+    finally:
+        first.end()
+    second = Target(python, program, "TRUTH")
+    try:
+        if not tap.ok(second.wait_ready(), "%s: the program parks again" % name, second.text()):
+            return
+        core = guest_core(second)
+        if not core:
+            tap.skip("%s: core" % name, "this qemu writes none")
+            return
+        moved = json.loads(json.dumps(truth).replace(json.dumps(folder)[1:-1], json.dumps(os.path.dirname(second.script))[1:-1]))
+        old = [int(n) for n in python.minor.split(".")] < [3, 13]
+        done = run([PYANALYZE, "--json", "--show=-native"] + (["-e", python.argv[-1]] if old else []) + [core])
+        if not tap.ok(done.returncode == 0, "%s: report" % name, done.stderr.decode("utf-8", "replace")):
+            return
+        rep = json.loads(done.stdout)
+        tap.equal((rep["python"].get("version"), rep["python"].get("layout", "").split(" ")[-1]), (truth["version"], python.config), "%s: version and table" % name)
+        got = stacks(rep)
+        want = {t["name"]: [[(f["function"], f["file"], f["line"]) for f in t["stack"]]] for t in moved["threads"]}
+        tap.equal(sorted(map(repr, got)), sorted(map(repr, want)), "%s: thread names" % name)
+        for thread in sorted(want):
+            tap.equal(got.get(thread), want[thread], "%s: stack of %r" % (name, thread))
+        tids = [t.get("tid") for t in rep["threads"] if t["stack"]]
+        tap.ok(None not in tids and len(set(tids)) == len(tids), "%s: every thread has a kernel thread of its own" % name, tids)
+        tap.equal([t["name"] for t in rep["threads"] if t.get("state", []) and "stale" in t["state"]], [], "%s: none is said to have ended" % name)
+    finally:
+        second.end()
+
+
+def main():
+    found, absent = foreign()
+    for python in found:
+        if not sys.argv[2:] or any(w in python.name for w in sys.argv[2:]):
+            check(python)
+    for name, why in absent:
+        tap.skip(name, why)
+    if not found:
+        tap.skip("interpreters of other machines", "none here; tools/pythons --all fetches some" if shutil.which("qemu-aarch64-static") else "no qemu-aarch64-static")
+    tap.done()
+
+
+main()
