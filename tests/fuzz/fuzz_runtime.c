@@ -110,8 +110,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct py left;
 		size_t which;
 		char why[160];
-		if (i % 8 == size % 8 && py_salvage(&unproven, &try, 1, &known, a, &left, &which, why, sizeof why) == 0)
+		if (i % 8 == size % 8 && py_salvage(&unproven, &try, 1, &known, a, &left, &which, why, sizeof why) == 0) {
 			walk_all(&left, a);
+			if (py_names_left(&left, a, got_name, NULL) > PY_MAX_THREADS)
+				abort();
+		}
 		arena_free(a);
 		image_close(img);
 	}

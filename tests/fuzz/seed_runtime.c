@@ -1,6 +1,6 @@
 /*
  * Inputs for fuzz_runtime: seed_runtime FOLDER writes a whole process of two threads for each minor version that there is
- * a layout for, and one each with a frame that points to itself and a thread list that loops.  Those that are kept as
+ * a layout for, and one each with a frame that points to itself, a thread list that loops, and texts and offsets that lie.  Those that are kept as
  * regressions lie in fixtures/damaged/runtime.
  */
 #include <stdio.h>
@@ -85,6 +85,16 @@ int main(int argc, char **argv)
 		write_seed(b, argv[1], "frame-points-to-itself");
 		WRITE(b, threads[0], PyThread, next, threads[1]);
 		write_seed(b, argv[1], "threads-loop");
+		WRITE(b, threads[0], PyThread, next, 0);
+		/* The cookie's text in strings, texts that lie about the version, and offsets of its own that cannot be. */
+		static const char text[][32] = { "xdebugpyxdebugpy", "xdebugpy\xf0\0\x0d\3", "3.99.1 (main) [GCC 12.2.0]", "2.8.0 (\xff\xfe) [Clang 1]" };
+		for (size_t k = 0; k < sizeof text / sizeof *text; k++)
+			build_put(b, build_alloc(b, 64), text[k], sizeof text[k]);
+		if (layout_has(&l, F_PyDebugOffsets_cookie)) {
+			build_uint(b, build_field_at(b, b->runtime, F_PyDebugOffsets_thread_interp), 8, UINT64_MAX);
+			build_uint(b, build_field_at(b, b->runtime, F_PyDebugOffsets_frame_previous), 8, 0x7ffffff8);
+		}
+		write_seed(b, argv[1], "lies");
 		build_free(b);
 	}
 	return 0;
