@@ -269,6 +269,52 @@ START_TEST(unsure_interpreter)
 }
 END_TEST
 
+/* A thread that went from one interpreter into another is one stack: the place of each on the C stack tells which is inside. */
+START_TEST(chain)
+{
+	const struct layout *l = &tables[_i];
+	if (names_maker_only(l))
+		return;
+	for (int way = 0; way < 2; way++) { /* from the main interpreter into the other, and the other way round */
+		struct build *b = build_new(l);
+		addr_t sub = build_interp(b, 7), third = build_interp(b, 9), in[2] = { way ? b->interp : sub, way ? sub : b->interp }; /* inner, outer */
+		addr_t code[2];
+		for (int k = 0; k < 2; k++) {
+			code[k] = build_code(b, &(struct build_code){ .name = k ? "outer" : "inner", .file = "a.py", .firstlineno = 10, .units = 8 });
+			addr_t t = build_thread(b, in[k], 0x7f0000000700, k ? PID : 0);
+			if (layout_has(l, F_PyThread_cframe) && layout_has(l, F_PyThread_root_cframe)) {
+				addr_t cframe = build_alloc(b, 64); /* of an evaluation, while the builder's is the thread's own */
+				if (layout_has(l, F_PyCFrame_current_frame))
+					build_field(b, build_field_get(b, t, F_PyThread_cframe), F_PyCFrame_current_frame, 0);
+				build_field(b, t, F_PyThread_cframe, cframe);
+			}
+			build_frame(b, t, &(struct build_frame){ .shim = true });
+			build_frame(b, t, &(struct build_frame){ .code = code[k], .lasti = 2, .entry = true });
+			build_frame(b, t, &(struct build_frame){ .code = code[k], .lasti = 4 });
+		}
+		build_thread(b, third, 0x7f0000000700, 0); /* one that runs nothing is outside */
+		build_thread_name(b, b->interp, 0x7f0000000700, "both");
+		struct py *py = build_py(b);
+		struct report *r = report_new();
+		say(py->img, py, NULL, r);
+		MUST(r->threads.n == 1, "%s: %zu threads", l->name, r->threads.n);
+		const struct report_thread *t = &r->threads.p[0];
+		int64_t inner = way ? 0 : 7, outer = way ? 7 : 0;
+		MUST(t->n_interpreters == 3 && t->interpreters[2] == inner && t->interpreters[1] == outer && t->interpreters[0] == 9 &&
+		     t->interpreter == inner && !t->again && str_is(t->name, "both"), "%s: way %d: %zu interpreters", l->name, way, t->n_interpreters);
+		static const char *const names[] = { "outer", "outer", "inner", "inner" };
+		size_t n = 0;
+		for (size_t i = 0; i < t->n_runs; i++)
+			for (size_t k = 0; k < t->runs[i].n; k++, n++)
+				MUST(n < 4 && str_is(t->runs[i].frames[k]->function, names[n]) && t->runs[i].frames[k]->interpreter == (n < 2 ? outer : inner),
+				     "%s: way %d: frame %zu", l->name, way, n);
+		ck_assert_uint_eq(n, 4);
+		report_free(r);
+		build_free(b);
+	}
+}
+END_TEST
+
 START_TEST(order)
 {
 	if (names_maker_only(&tables[_i]))
@@ -485,6 +531,7 @@ int main(void)
 	tcase_add_loop_test(c, order, 0, n_tables);
 	tcase_add_loop_test(c, ended_main, 0, n_tables);
 	tcase_add_loop_test(c, unsure_interpreter, 0, n_tables);
+	tcase_add_loop_test(c, chain, 0, n_tables);
 	tcase_add_loop_test(c, thread_loop, 0, n_tables);
 	tcase_set_timeout(c, 60);
 	suite_add_tcase(s, c);
