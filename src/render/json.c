@@ -419,7 +419,10 @@ static json_t *thread_element(struct json *j, size_t i)
 		for (size_t k = 0; k < t->n_interpreters; k++)
 			if (t->interpreters[k] >= 0)
 				push(all, json_integer((json_int_t)t->interpreters[k]));
-		put(o, "interpreters", all);
+		if (json_array_size(all) > 1)
+			put(o, "interpreters", all);
+		else
+			json_decref(all);
 	}
 	const struct { bool is; const char *word; } words[] = {
 		{ t->crashed, "crashed" }, { t->holds_gil, "gil" }, { t->on_cpu, "running" }, { !t->on_cpu && t->waits_in.s, "waiting" },

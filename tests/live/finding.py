@@ -343,7 +343,7 @@ def main():
                 seen.append((python, made))
             else:
                 tap.skip("%s: embedded" % python.name, "it has no shared library")
-            if key(python) >= [3, 7]: # up to 3.6 `time` is a library, which brings libpython with it
+            if key(python) >= [3, 8]: # up to 3.7 modules are linked with libpython, and bring a second one with them
                 static(python, made)
         for (first, m1), (second, m2) in zip(seen, seen[1:]):
             two(first, second, m1, m2)
