@@ -168,13 +168,14 @@ static uint32_t sys_hexversion(const struct py *py, addr_t interp)
 	return (uint32_t)version;
 }
 
-/* *sure: the process's own sys says that the version is the layout's. */
-static int prove_version(struct py *py, addr_t interp, const struct known_version *known, bool any_minor, bool *sure, struct proof *ret)
+/* *sure: the process's own sys says that the version is the layout's; *lied: it says another, and the user knows better. */
+static int prove_version(struct py *py, addr_t interp, const struct known_version *known, bool any_minor, bool *sure, bool *lied,
+			 struct proof *ret)
 {
 	uint32_t version = sys_hexversion(py, interp);
 	bool sys = version != 0, exact = sys;
 
-	const bool agrees = sys && same_minor(version, py->layout.version);
+	const bool agrees = sys && same_minor(version, py->layout.version); /* before anything overrules it */
 
 	/* sys is cleared late in Py_Finalize; and a user may know better. */
 	if (known->version && (!version || (known->forced && (known->exact || !same_minor(version, known->version))))) {
@@ -196,6 +197,7 @@ static int prove_version(struct py *py, addr_t interp, const struct known_versio
 			   : refuse(ret, PROOF_VERSION, "sys has no hexversion, and this seems to be %s", text);
 	}
 	*sure = agrees;
+	*lied = known->forced && sys && !agrees;
 	py->version = version;
 	py->version_exact = exact;
 	snprintf(py->version_text, sizeof py->version_text, "%s", text);
@@ -225,7 +227,7 @@ static bool any_frame(const struct py *py)
 }
 
 /* The innermost frames of the first threads lead to code objects.  sure: but for that, the layout is proved. */
-static int prove_frames(const struct py *py, bool sure, bool any_minor, struct proof *ret)
+static int prove_frames(const struct py *py, bool sure, bool lied, bool any_minor, struct proof *ret)
 {
 	struct walk interps = py_interps(py);
 	struct py_interp in;
@@ -255,12 +257,14 @@ static int prove_frames(const struct py *py, bool sure, bool any_minor, struct p
 	ret->damaged = bad && !good && sure;
 	if (bad && !good)
 		return refuse(ret, PROOF_FRAME, "frame 0x%llx has no code object", (unsigned long long)bad_frame);
+	if (lied && !good) /* neighbouring versions differ in little else */
+		return refuse(ret, PROOF_FRAME, "sys.hexversion says another version, and no frame speaks for this one");
 	return 0;
 }
 
 int py_prove(struct py *py, const struct known_version *known, bool any_minor, struct proof *ret)
 {
-	bool sure = false;
+	bool sure = false, lied = false;
 
 	*ret = (struct proof){ 0 };
 	int rc = prove_interps(py, ret);
@@ -276,7 +280,7 @@ int py_prove(struct py *py, const struct known_version *known, bool any_minor, s
 		here.stage = PROOF_TYPE;
 		rc = types_find(py, interp, &here);
 		if (rc == 0)
-			rc = prove_version(py, interp, known, any_minor, &sure, &here);
+			rc = prove_version(py, interp, known, any_minor, &sure, &lied, &here);
 		if (rc == 0)
 			break;
 		if (here.stage > ret->stage) {
@@ -291,7 +295,7 @@ int py_prove(struct py *py, const struct known_version *known, bool any_minor, s
 	}
 	if (rc < 0)
 		return rc;
-	rc = prove_frames(py, sure && !any_minor, any_minor, ret);
+	rc = prove_frames(py, sure && !any_minor, lied, any_minor, ret);
 	if (rc == 0)
 		ret->stage = PROOF_DONE;
 	return rc;

@@ -363,6 +363,20 @@ bool attempt_interp(struct opening *o, addr_t interp, const char *found_by)
 	return accept_damaged(o);
 }
 
+/* Was there a candidate that only its own word on its version speaks against?  All of them can be tried again then. */
+static bool said_another(struct opening *o)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < o->n_tries; i++) {
+		any |= o->tries[i].best.stage >= PROOF_VERSION;
+		o->tries[i].n_refused = 0;
+	}
+	o->proofs = o->runtime_searches = 0;
+	o->steps = o->n_hits = o->cookies = 0;
+	return any;
+}
+
 int py_open(struct image *img, struct modules *mods, const struct py_options *opt, struct arena *a, struct py **ret, struct err *err)
 {
 	static const struct py_options none;
@@ -387,14 +401,19 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 		o.only = opt->python_version;
 		add_builtin_tries(&o, opt);
 	}
-	if (opt->python_version) { /* whatever the process says of itself */
-		o.known = (struct known_version){ .version = opt->python_version, .exact = opt->python_version & 0xffff, .forced = true };
+	if (opt->python_version) { /* of several Pythons the one that says so itself */
+		o.known = (struct known_version){ .version = opt->python_version, .exact = opt->python_version & 0xffff };
 		if (o.known.exact)
 			version_format(opt->python_version, o.known.text, sizeof o.known.text);
 		else
 			snprintf(o.known.text, sizeof o.known.text, "%u.%u", opt->python_version >> 24, opt->python_version >> 16 & 255);
 	}
-	if (!find_runtime(&o, opt)) {
+	bool found = find_runtime(&o, opt);
+	if (!found && opt->python_version && said_another(&o)) { /* else whatever it says */
+		o.known.forced = true;
+		found = find_runtime(&o, opt);
+	}
+	if (!found) {
 		char why[160];
 		int rc = find_salvage(&o, opt, why, sizeof why);
 		if (rc == ERR_CORRUPT) {

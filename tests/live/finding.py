@@ -345,9 +345,11 @@ def main():
                 tap.skip("%s: embedded" % python.name, "it has no shared library")
             if key(python) >= [3, 8]: # up to 3.7 modules are linked with libpython, and bring a second one with them
                 static(python, made)
+        # webfront finds an installation by where its library is.
+        seen = [(p, m) for p, m in seen if os.path.dirname(m.shared) == os.path.join(m.home, "lib")]
         for (first, m1), (second, m2) in zip(seen, seen[1:]):
             two(first, second, m1, m2)
-        if len(seen) > 1:
+        if len(seen) > 2:
             two(seen[-1][0], seen[0][0], seen[-1][1], seen[0][1])
     newer(known)
     none()
