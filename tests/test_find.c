@@ -379,6 +379,13 @@ static void overruled(const struct layout *l, const char *config)
 	snprintf(want, sizeof want, "%u.%u.%u", l->version >> 24, l->version >> 16 & 255, l->version >> 8 & 255);
 	ck_assert_str_eq(py->version_text, want);
 	build_free(b);
+	/* Its word against a user's: then a frame has to speak for the table. */
+	b = build_new(&other);
+	build_thread(b, b->interp, IDENT, 100);
+	opt.hint_runtime = build_hint(b);
+	rc = py_open(build_image(b), NULL, &opt, b->arena, &py, &err);
+	ck_assert_msg(rc == ERR_UNSUPPORTED || rc == ERR_NOPYTHON, "%s: %d %s", l->name, rc, err.msg);
+	build_free(b);
 }
 
 /* It chooses; it does not force a table upon what it does not fit: neighbours, whose thread states lie alike, show no stack or the true one. */
