@@ -210,11 +210,12 @@ static int no_python(pid_t pid, struct err *err)
 	return ERR_NOPYTHON;
 }
 
-/* The runtime, with what is in memory only, or with the files that are mapped; what: how the first attempt names it. */
-static int runtime_of(const struct cli *c, pid_t pid, bool files, addr_t *hint, char *version_seen, struct err *err)
+/* The runtime, with what is in memory only, or with the files that are mapped.  *read: the process could be read at all. */
+static int runtime_of(const struct cli *c, pid_t pid, bool files, addr_t *hint, char *version_seen, bool *read, struct err *err)
 {
 	struct image *img;
 	int code = image_attach(pid, &img, err);
+	*read = !code;
 	if (code)
 		return code;
 	CLEANUP(cleanup_free) char *root = xasprintf("/proc/%d/root", (int)pid), *exe = xasprintf("/proc/%d/exe", (int)pid);
@@ -250,9 +251,12 @@ static int runtime_of(const struct cli *c, pid_t pid, bool files, addr_t *hint, 
 static int python_of(const struct cli *c, pid_t pid, addr_t *hint, struct err *err)
 {
 	char seen[32] = "";
-	int code = runtime_of(c, pid, false, hint, seen, err);
-	if (code == ERR_NOPYTHON)
-		code = runtime_of(c, pid, true, hint, seen, err);
+	bool read;
+	int code = runtime_of(c, pid, false, hint, seen, &read, err);
+	if (read && code == ERR_NOPYTHON)
+		code = runtime_of(c, pid, true, hint, seen, &read, err);
+	if (!read)
+		return code;
 	return !code || code == ERR_UNSUPPORTED || seen[0] ? 0 : no_python(pid, err);
 }
 
