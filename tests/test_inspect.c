@@ -281,7 +281,7 @@ START_TEST(chain)
 		addr_t code[2];
 		for (int k = 0; k < 2; k++) {
 			code[k] = build_code(b, &(struct build_code){ .name = k ? "outer" : "inner", .file = "a.py", .firstlineno = 10, .units = 8 });
-			addr_t t = build_thread(b, in[k], 0x7f0000000700, k ? PID : 0);
+			addr_t t = build_thread(b, in[k], 0x70000700, k ? PID : 0);
 			if (layout_has(l, F_PyThread_cframe) && layout_has(l, F_PyThread_root_cframe)) {
 				addr_t cframe = build_alloc(b, 64); /* of an evaluation, while the builder's is the thread's own */
 				if (layout_has(l, F_PyCFrame_current_frame))
@@ -292,8 +292,8 @@ START_TEST(chain)
 			build_frame(b, t, &(struct build_frame){ .code = code[k], .lasti = 2, .entry = true });
 			build_frame(b, t, &(struct build_frame){ .code = code[k], .lasti = 4 });
 		}
-		build_thread(b, third, 0x7f0000000700, 0); /* one that runs nothing is outside */
-		build_thread_name(b, b->interp, 0x7f0000000700, "both");
+		build_thread(b, third, 0x70000700, 0); /* one that runs nothing is outside */
+		build_thread_name(b, b->interp, 0x70000700, "both");
 		struct py *py = build_py(b);
 		struct report *r = report_new();
 		say(py->img, py, NULL, r);
