@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "build_cfi.h"
 #include "module/native.h"
 
 enum { CODE = 0x400000, STACK = 0x7ff00000, SIZE = 0x4000, RBP = 6, RSP = 7, RIP = 16 };
@@ -228,6 +229,76 @@ START_TEST(machines)
 }
 END_TEST
 
+/*
+ * Tables of a module in memory at CODE, damaged: code[] patched at `at` with n bytes; the thread's stack as words from 0x100 on.  Whatever
+ * they say, what is found is bounded, and fallbacks are marked.
+ */
+enum { IN = CODE + CFI_CODE };
+static const struct {
+	const char *what;
+	uint16_t at;
+	uint8_t n;
+	const char *patch;
+	uint64_t pc, sp, fp, word[10];
+	const char *out;
+} damages[] = {
+	{ "sound: by the table, up to where no code is", 0, 0, "", IN + 0x10, 0x100, 0, { 1, IN + 0x20, 2, IN + 0x30, 3, 0 }, "401010! 401020 401030;1" },
+	{ "a caller outside of all code: searched, nothing found", 0, 0, "", IN + 0x10, 0x100, 0, { 1, 0x1234, 0 }, "401010!;2" },
+	{ "and what is found instead", 0, 0, "", IN + 0x10, 0x100, 0, { 1, 0x1234, IN + 0x20, 5, IN + 0x30, 6, 0 }, "401010! 401020s 401030;1" },
+	{ "found but not led on from: passed over", 0, 0, "", IN + 0x10, 0x100, 0, { 1, 0x1234, IN + 0x20, 5, 6, IN + 0x30, 7, IN + 0x20, 8, 0 }, "401010! 401030s 401020;1" },
+	{ "a loop: one frame that is its own caller", CFI_FRAME + 24 + 17, 2, "\x0e\0", IN + 0x10, 0x108, 0, { IN + 0x10 }, "401010!;2" },
+	{ "a return address of 0 is the end", 0, 0, "", IN + 0x10, 0x100, 0, { 1, IN + 0x20, 2, 0 }, "401010! 401020;1" },
+	{ "the length of the first entry leads out of the table", CFI_FRAME, 4, "\xff\xff\xff\x7f", IN + 0x10, 0x100, 0, { 1, IN + 0x20, 2, IN + 0x30 },
+	  "401010! 401020s 401030s;2" },
+	{ "an entry that refers to no CIE", CFI_FRAME + 28, 4, "\x77\x77\0\0", IN + 0x10, 0x100, 0, { 1, IN + 0x20, 2, IN + 0x30 }, "401010! 401020s 401030s;2" },
+	{ "a CIE of a version that is none", CFI_FRAME + 8, 1, "\x63", IN + 0x10, 0x100, 0, { 1, IN + 0x20, 2, IN + 0x30 }, "401010! 401020s 401030s;2" },
+	{ "an augmentation without an end", CFI_FRAME + 9, 15, "zzzzzzzzzzzzzzzzz", IN + 0x10, 0x100, 0, { 1, IN + 0x20, 2, IN + 0x30 }, "401010! 401020s 401030s;2" },
+	{ "instructions that run out: libdw takes that for an offset of -1, where a return address of 0 is", CFI_FRAME + 24 + 17, 7,
+	  "\x0e\xff\xff\xff\xff\xff\xff", IN + 0x10, 0x100, 0, { 1, IN + 0x20, 2, IN + 0x30 }, "401010!;1" },
+	{ "a frame that ends where no stack is", CFI_FRAME + 24 + 17, 6, "\x0e\xff\xff\xff\xff\x07", IN + 0x10, 0x100, 0, { 1, IN + 0x20, 2, IN + 0x30 },
+	  "401010!;2" },
+	{ "a header that leads nowhere", CFI_HDR + 4, 4, "\0\0\0\x7f", IN + 0x10, 0x100, 0, { 1, IN + 0x20, 2, IN + 0x30 }, "401010! 401020s 401030s;3" },
+	{ "a header of another version", CFI_HDR, 1, "\x09", IN + 0x10, 0x100, 0, { 1, IN + 0x20, 2, IN + 0x30 }, "401010! 401020s 401030s;3" },
+	{ "program headers past the end", 56, 2, "\xff\xff", IN + 0x10, 0x100, 0, { 1, IN + 0x20, 2, IN + 0x30 }, "401010! 401020s 401030s;4" },
+	{ "a stack pointer that leads nowhere", 0, 0, "", IN + 0x10, 0x500000000, 0, { 1, IN + 0x20 }, "401010!;2" },
+	{ "a stack pointer at the end of what there is", 0, 0, "", IN + 0x10, 0xfffffff0000fffff, 0, { 1, IN + 0x20 }, "401010!;2" },
+};
+
+START_TEST(damaged)
+{
+	cfi_module(code, NULL, 0);
+	memset(stack, 0, sizeof stack);
+	for (const unsigned *at = (const unsigned[]){ 0x20, 0x30, 0 }; *at; at++)
+		memcpy(code + CFI_CODE + *at - 5, "\xe8\0\0\0", 5);
+	memcpy(code + damages[_i].at, damages[_i].patch, damages[_i].n);
+	for (size_t k = 0; k < 10; k++)
+		put(STACK + 0x100 + 8 * k, damages[_i].word[k]);
+	struct image *img = image(1);
+	struct mapping *m = image_add_mapping(img); /* three that overlap: a list that lies */
+	*m = (struct mapping){ .start = CODE, .end = CODE + SIZE, .prot = 5, .path = { (const uint8_t *)"/a.so", 5 } };
+	m = image_add_mapping(img);
+	*m = (struct mapping){ .start = CODE + 0x1000, .end = CODE + 2 * SIZE, .prot = 5, .path = { (const uint8_t *)"/b.so", 5 } };
+	m = image_add_mapping(img);
+	*m = (struct mapping){ .start = CODE, .end = CODE + 0x1000, .prot = 5, .path = { (const uint8_t *)"/c.so", 5 } };
+	image_settle(img);
+	registers(img, 0, damages[_i].pc, damages[_i].sp + (damages[_i].sp < SIZE ? STACK : 0), damages[_i].fp);
+	struct modules *mods = no_modules(img);
+	struct native *n;
+	const struct native_records *r;
+	struct err err = { 0 };
+	ck_assert_int_eq(native_start(img, mods, &native_default, &n, &err), 0);
+	ck_assert_msg(native_finish(n, &r, &err) == 0, "%s", err.msg);
+	struct sb b = { 0 };
+	pcs(r, 0, &b);
+	sb_char(&b, '\0');
+	ck_assert_msg(strcmp(b.s, damages[_i].out) == 0, "%s: %s, not %s", damages[_i].what, b.s, damages[_i].out);
+	sb_free(&b);
+	native_close(n);
+	modules_close(mods);
+	image_close(img);
+}
+END_TEST
+
 static void start(size_t threads, const struct native_limits *lim, struct image **img, struct modules **mods, struct native **n)
 {
 	set_code();
@@ -353,6 +424,7 @@ int main(void)
 	TCase *c = tcase_create("child");
 	tcase_set_timeout(c, 30);
 	tcase_add_loop_test(c, built, 0, (int)(sizeof stacks / sizeof *stacks));
+	tcase_add_loop_test(c, damaged, 0, (int)(sizeof damages / sizeof *damages));
 	tcase_add_loop_test(c, machines, 0, (int)(sizeof others / sizeof *others));
 	tcase_add_test(c, frames_limit);
 	tcase_add_test(c, killed);

@@ -72,6 +72,8 @@ struct unwind {
 	uint64_t n;
 	unsigned backwards;
 	enum tables tables;        /* of the last one */
+	addr_t missing;            /* what could not be read since the last one: libdw takes it for the stack's end */
+	bool is_missing;
 	enum native_end end;       /* why it was stopped; NATIVE_WHOLE: it was not */
 	const char *why;
 	struct { unsigned n; addr_t sp; bool bad; } probe;
@@ -149,8 +151,11 @@ static bool read_word(Dwfl *dwfl, Dwarf_Addr addr, Dwarf_Word *ret, void *arg)
 	struct unwind *u = arg;
 	uint64_t v;
 	(void)dwfl;
-	if (image_read_uint(u->img, addr, u->abi->width, &v) < 0)
+	if (image_read_uint(u->img, addr, u->abi->width, &v) < 0) {
+		u->missing = addr;
+		u->is_missing = true;
 		return false;
+	}
 	*ret = v;
 	return true;
 }
@@ -300,6 +305,7 @@ static int frame(Dwfl_Frame *state, void *arg)
 	const bool begins = u->begins;
 	Dwarf_Addr pc;
 	bool activation;
+	u->is_missing = false; /* dwfl_frame_pc unwinds to the next one, to know what this one is */
 	if (!dwfl_frame_pc(state, &pc, &activation))
 		return stop(u, NATIVE_BROKEN, dwfl_errmsg(-1));
 	u->begins = false;
@@ -374,9 +380,9 @@ static int probe_frame(Dwfl_Frame *state, void *arg)
 static bool proved(struct unwind *u)
 {
 	u->probe.n = 0;
-	u->probe.bad = false;
+	u->probe.bad = u->is_missing = false;
 	const int rc = dwfl_getthread_frames(u->dwfl, (pid_t)u->thread + 1, probe_frame, u);
-	return u->probe.n > 1 && !u->probe.bad && (rc == 0 || u->probe.n > PROBE_FRAMES);
+	return u->probe.n > 1 && !u->probe.bad && ((rc == 0 && !u->is_missing) || u->probe.n > PROBE_FRAMES);
 }
 
 static void set_reg(struct regs *r, int reg, uint64_t v)
@@ -553,15 +559,19 @@ static void unwind_thread(struct unwind *u, size_t i)
 			continue;
 		if (u->why || (rc < 0 && u->end == NATIVE_WHOLE)) {
 			const char *text = u->why ? u->why : dwfl_errmsg(-1);
-			if (!u->why && u->n && u->tables == TABLES_NO)
-				text = "no unwind table tells of the function there";
 			snprintf(why, sizeof why, "%s", text ? text : "?");
+		}
+		if (rc == 0 && u->end == NATIVE_WHOLE && u->is_missing) {
+			snprintf(why, sizeof why, "the stack at 0x%llx is not in the file", (unsigned long long)u->missing);
+			u->end = NATIVE_BROKEN;
 		}
 		/* A frame pointer of 0 where no table can be read is no end to believe in. */
 		enum tables t = u->n ? u->tables : TABLES_NO;
 		if (u->end == NATIVE_WHOLE || u->end == NATIVE_BROKEN)
 			u->end = !u->n ? NATIVE_NO_REGS : t == TABLES_NO_ELF ? NATIVE_NO_TABLES : t == TABLES_NO_MODULE ? NATIVE_NO_MODULE
-				 : rc < 0 || u->end == NATIVE_BROKEN ? NATIVE_BROKEN : NATIVE_WHOLE;
+				 : rc < 0 || u->end == NATIVE_BROKEN || (t == TABLES_NO && u->last.pc) ? NATIVE_BROKEN : NATIVE_WHOLE;
+		if (u->end == NATIVE_BROKEN && t == TABLES_NO && !u->why)
+			snprintf(why, sizeof why, "no unwind table tells of the function there");
 		if (u->end != NATIVE_BROKEN && u->end != NATIVE_NO_MODULE && u->end != NATIVE_NO_TABLES)
 			continue;
 		if (t != TABLES_YES && is_entry(u))
