@@ -95,7 +95,7 @@ class Scene:
         os.mkdir(self.app)
         self.lib = os.path.join(self.app, LIB)
         self.whole = os.path.join(top, "whole.so")
-        source = os.path.join(PROGRAMS, "throws.cc")
+        source = os.path.join(PROGRAMS, "parsing.cc")
         subprocess.run(["g++", "-g", "-O1", "-fno-optimize-sibling-calls", "-shared", "-fPIC", "-Wl,--build-id=sha1", "-o", self.whole, source], check=True)
         other = os.path.join(top, "other.so")
         subprocess.run(["g++", "-g", "-O1", "-DSPACE=others", "-shared", "-fPIC", "-Wl,--build-id=sha1", "-o", other, source], check=True)
@@ -156,7 +156,7 @@ def whole(s):
     else:
         tap.equal(names[:2], ["start_parsing", "_ZN6orders6Parser5parseEi"], "C++ names stay mangled")
     tap.ok(frames[-1].get("inlined") and not frames[-2].get("inlined") and frames[-1]["pc"] == frames[-2]["pc"], "the inlined function is there", frames[-2:])
-    with open(os.path.join(PROGRAMS, "throws.cc")) as f:
+    with open(os.path.join(PROGRAMS, "parsing.cc")) as f:
         lines = f.read().split("\n")
     tap.ok("throw std::runtime_error" in lines[frames[-1]["line"] - 1] and "check(" in lines[frames[-2]["line"] - 1], "lines of the throw and of where it was inlined",
            frames[-2:])
