@@ -32,6 +32,7 @@ enum {
 	 */
 	CHUNK = 16384,
 	ZEROS = 65536,          /* payload of a member of nothing but zeros, of which there may be very many: 104 bytes of file */
+	READ_PAST = 64,         /* isa-l looks at words behind what it is given, and lets them decide between equals */
 	OUT_ROOM = 256 << 10,
 	WORKER_NICE = 5,        /* the target runs on while we compress */
 };
@@ -111,8 +112,8 @@ static void codec_start(struct codec *c, int level)
 	*c = (struct codec){ .level = level };
 #if HAVE_ISAL
 	if (level == 1) {
-		c->isal = xmalloc(sizeof *c->isal);
-		c->isal_buf = xmalloc(ISAL_DEF_LVL1_DEFAULT);
+		c->isal = xcalloc(1, sizeof *c->isal);
+		c->isal_buf = xcalloc(1, ISAL_DEF_LVL1_DEFAULT);
 		return;
 	}
 #endif
@@ -137,6 +138,8 @@ static size_t codec_deflate(struct codec *c, const uint8_t *in, size_t len, uint
 #if HAVE_ISAL
 	if (c->isal) {
 		isal_deflate_stateless_init(c->isal);
+		/* Its table of hashes is not reset: what a chunk becomes would depend on the one before (isa-l 2.30). */
+		memset(c->isal_buf, 0, ISAL_DEF_LVL1_REQ);
 		c->isal->level = 1;
 		c->isal->level_buf = c->isal_buf;
 		c->isal->level_buf_size = ISAL_DEF_LVL1_DEFAULT;
@@ -191,6 +194,7 @@ static size_t member_stored(const uint8_t *in, size_t len, uint8_t *out)
 
 static void slot_pack(struct slot *s, struct codec *c)
 {
+	memset(s->in + s->in_len, 0, READ_PAST);
 	/* Larger than stored is of no use, so that is the room it gets. */
 	size_t n = s->stored ? 0 : codec_deflate(c, s->in, s->in_len, s->out + BGZF_HEAD, s->in_len + 5);
 	s->out_len = n ? member_tail(s->out, n, s->in, s->in_len) : member_stored(s->in, s->in_len, s->out);
@@ -199,7 +203,7 @@ static void slot_pack(struct slot *s, struct codec *c)
 
 static void slot_alloc(struct slot *s, size_t room)
 {
-	s->in = xmalloc(room);
+	s->in = xmalloc(room + READ_PAST);
 	s->out = xmalloc(room + BGZF_HEAD + 5 + BGZF_TAIL);
 }
 

@@ -41,7 +41,7 @@ struct copy {
 	_Atomic int code;         /* the first failure; the others stop at it */
 	pthread_mutex_t lock;
 	pthread_cond_t change;
-	enum { WAIT, GO, END } state;
+	enum phase { WAIT, GO, END } state;
 	size_t busy;              /* helpers that took up the work and are not done */
 	size_t n;
 	struct hand hand[1 + HELPERS];   /* the first is the caller's own */
@@ -204,7 +204,7 @@ struct copy *copy_new(struct capture *c, uint64_t bytes)
 	return copy;
 }
 
-static void state_set(struct copy *copy, int state)
+static void state_set(struct copy *copy, enum phase state)
 {
 	pthread_mutex_lock(&copy->lock);
 	copy->state = state;
