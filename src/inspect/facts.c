@@ -15,16 +15,21 @@ const char *size_text(struct arena *a, uint64_t bytes)
 	return str_c(a, str_printf(a, u && v < 10 ? "%.1f %s" : "%.0f %s", v, unit[u]));
 }
 
-/* Stacks are private memory, which bit 0 of coredump_filter keeps (core(5)). */
+/*
+ * Stacks are private memory, which bit 0 of coredump_filter keeps (core(5)).  A thread whose stack overflowed points into the pages
+ * below it, which nobody has.
+ */
 static bool no_stacks(struct image *img)
 {
+	enum { PAGE = 4096, BELOW = 256 };
 	const struct thread *th;
 	const size_t n = image_threads(img, &th);
 	size_t asked = 0;
 	for (size_t i = 0; i < n; i++) {
 		uint8_t byte;
-		if (th[i].regs.sp && image_read(img, th[i].regs.sp, &byte, 1) == 0)
-			return false;
+		for (uint64_t k = 0; th[i].regs.sp && k < BELOW; k++)
+			if (image_read(img, th[i].regs.sp + k * PAGE, &byte, 1) == 0)
+				return false;
 		asked += th[i].regs.sp != 0;
 	}
 	return asked > 0;

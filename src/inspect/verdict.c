@@ -19,6 +19,7 @@ static void from_number(struct report *r, int signo)
 	if (signo == 0 || signo == 19 || signo == 5) {
 		r->verdict.kind = VERDICT_STOPPED;
 		r->verdict.title = str_printf(r->arena, "the core was taken from a running process (by gcore or a debugger)");
+		report_problem(r, P_LIKELY, signo ? "the core has no NT_SIGINFO note" : "the core names no signal");
 		return;
 	}
 	r->verdict.kind = signal_is_fault(signo) || signo == 6 ? VERDICT_CRASH : VERDICT_STOPPED;
@@ -110,7 +111,7 @@ static struct str snapshot_title(struct report *r, const struct image_facts *f)
 		sb_printf(&b, "; thread %" PRId64 " held the GIL", holder->tid);
 	else if (holder)
 		sb_printf(&b, "; thread 0x%" PRIx64 " held the GIL", holder->python_id);
-	else if (r->interps.n == 1 && r->interps.p[0].gil_known && !r->interps.p[0].gil_locked)
+	else if (r->interps.n == 1 && r->interps.p[0].gil_known && !r->interps.p[0].gil_locked && !r->python.free_threaded)
 		sb_printf(&b, "; the GIL was free");
 	if (holder && holder->stale)
 		sb_printf(&b, ", but that thread has ended");
@@ -160,7 +161,8 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	if (r->verdict.native == r->verdict.location)
 		r->verdict.native = NULL;
 	r->verdict.culprit = crash_culprit(th, pc);
-	crash_ids(t->img, r, th, pc);
+	if (t->py) /* without Python's frames one crash in libc is like another */
+		crash_ids(t->img, r, th, pc);
 	exceptions_add(t, r, th);
 	collector_notes(t, r, th, fault.regs, &fault);
 	life_notes(t, r, th);
@@ -180,7 +182,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		r->verdict.signal.known = false;
 	} else if (f->siginfo.known) {
 		from_siginfo(r, f);
-	} else if (n) {
+	} else if (n && (signo || !f->truncated)) {
 		from_number(r, signo);
 	} else {
 		r->verdict.title = STR("the file does not say why the process ended");
