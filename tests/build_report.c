@@ -163,7 +163,7 @@ static struct report *crash(void)
 	grpc->python_id = 0;
 	grpc->interpreter = -1;
 	grpc->waits_in = STR("epoll_wait");
-	report_problem(r, P_SOURCE_MISSING, (size_t)2, "threading.py, ctypes/__init__.py");
+	report_problem(r, P_SOURCE_MISSING, (size_t)2, "threading.py, ctypes/__init__.py", "--source-map OLD=NEW, or --sysroot DIR", "", "");
 	return r;
 }
 

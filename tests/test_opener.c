@@ -461,6 +461,86 @@ START_TEST(source_map_and_sysroot)
 }
 END_TEST
 
+/* Scripts named on the command line have the name they were given up to 3.8. */
+START_TEST(relative_sources)
+{
+	static const struct { const char *path, *map[2], *folder, *text; bool used; } rows[] = {
+		{ "crash.py", { 0 }, NULL, NULL, false },
+		{ "crash.py", { "crash.py", "mapped/other.py" }, NULL, "other", false },
+		{ "./crash.py", { "crash.py", "mapped/other.py" }, NULL, "other", false },
+		{ "crash.py", { "./crash.py", "mapped/other.py" }, NULL, "other", false },
+		{ "crash.py", { ".", "mapped" }, NULL, "mapped", false },
+		{ ".//./crash.py", { ".", "mapped" }, NULL, "mapped", false },
+		{ "crash.py", { "", "mapped/" }, NULL, "mapped", false },
+		{ "crash.py", { ".", "mapped" }, "cwd", "mapped", false },
+		{ "crash.py", { "rash", "mapped" }, "cwd", "cwd", true },
+		{ "crash.py", { 0 }, "cwd", "cwd", true },
+		{ "./crash.py", { 0 }, "cwd", "cwd", true },
+		{ "../cwd/crash.py", { 0 }, "mapped", "cwd", true },
+		{ "crash.txt", { 0 }, "cwd", NULL, false },
+		{ "crash.txt", { ".", "cwd" }, NULL, NULL, false },
+	};
+	mkdir(in_dir("mapped"), 0700);
+	mkdir(in_dir("cwd"), 0700);
+	mkdir(in_dir("root"), 0700);
+	write_text("mapped/crash.py", "mapped");
+	write_text("mapped/other.py", "other");
+	write_text("cwd/crash.py", "cwd");
+	write_text("cwd/crash.txt", "secret");
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const char *const map[] = { rows[i].map[0], rows[i].map[0] ? in_dir(rows[i].map[1]) : NULL, NULL };
+		struct search where = { .source_map = map };
+		struct opener *o = opener_new(&where);
+		struct blob text;
+		if (rows[i].folder)
+			opener_folder(o, str_of(in_dir(rows[i].folder)));
+		int rc = opener_source(o, str_of(rows[i].path), &text);
+		ck_assert_msg((rc == 0) == (rows[i].text != NULL), "row %zu: %d", i, rc);
+		if (rc == 0)
+			ck_assert_msg(text.len == strlen(rows[i].text) && memcmp(text.p, rows[i].text, text.len) == 0, "row %zu", i);
+		ck_assert_msg(opener_folder_used(o) == rows[i].used, "row %zu", i);
+		if (rows[i].map[0] && !*rows[i].map[0])
+			ck_assert_int_eq(opener_source(o, str_of("/crash.py"), &text), ERR_ABSENT); /* not relative */
+		opener_free(o);
+	}
+}
+END_TEST
+
+/* The process's folder is looked for in the sysroot first; a place that the user named stands by itself. */
+START_TEST(relative_sources_elsewhere)
+{
+	struct blob text;
+	char here[4096];
+	mkdir(in_dir("root"), 0700);
+	mkdir(in_dir("root/srv"), 0700);
+	mkdir(in_dir("mine"), 0700);
+	write_text("root/srv/a.py", "rooted");
+	write_text("mine/a.py", "mine");
+	struct search in_root = { .sysroot = in_dir("root") };
+	struct opener *o = opener_new(&in_root);
+	opener_folder(o, str_of("/srv"));
+	ck_assert_int_eq(opener_source(o, str_of("a.py"), &text), 0);
+	ck_assert(text.len == 6 && memcmp(text.p, "rooted", 6) == 0);
+	opener_free(o);
+
+	const char *const map[] = { "/srv", "mine", NULL }; /* of the folder, and relative to where pyanalyze runs */
+	struct search mapped = { .sysroot = in_dir("root"), .source_map = map };
+	ck_assert_ptr_nonnull(getcwd(here, sizeof here));
+	ck_assert_int_eq(chdir(in_dir("")), 0);
+	o = opener_new(&mapped);
+	opener_folder(o, str_of("/srv"));
+	ck_assert_int_eq(opener_source(o, str_of("a.py"), &text), 0);
+	ck_assert(text.len == 4 && memcmp(text.p, "mine", 4) == 0);
+	opener_free(o);
+
+	o = opener_new(&mapped);
+	opener_folder(o, str_of("srv")); /* no folder */
+	ck_assert_int_eq(opener_source(o, str_of("a.py"), &text), ERR_ABSENT);
+	opener_free(o);
+	ck_assert_int_eq(chdir(here), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("opener");
@@ -477,6 +557,8 @@ int main(void)
 	tcase_add_loop_test(tc, source_lines, 0, sizeof lines / sizeof *lines);
 	tcase_add_test(tc, sources_are_kept);
 	tcase_add_test(tc, source_map_and_sysroot);
+	tcase_add_test(tc, relative_sources);
+	tcase_add_test(tc, relative_sources_elsewhere);
 	suite_add_tcase(s, tc);
 	SRunner *sr = srunner_create(s);
 	srunner_run_all(sr, CK_SILENT);

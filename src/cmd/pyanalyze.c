@@ -208,7 +208,7 @@ static bool options(struct cli *c, struct wish *w, int *status)
 		case PYANALYZE_debuginfod: *status = fetch_when(w, c, value); break;
 		case PYANALYZE_source_map: {
 			const char *eq = strchr(value, '=');
-			if (!eq || eq == value) {
+			if (!eq || !value[1]) {
 				*status = cli_usage(c, "--source-map=/build/src=/home/me/src", "--source-map needs OLD=NEW");
 				break;
 			}

@@ -10,6 +10,9 @@ extern const struct inspection inspection_facts;   /* input, process, python, mo
 extern const struct inspection inspection_threads; /* interpreters, threads, Python stacks */
 extern const struct inspection inspection_verdict; /* what stopped it and where */
 
+/* The folder the process was started in as its environment had it; len 0: not known.  In the target's arena. */
+struct str started_in(struct target *t);
+
 /* Once it is known whether a thread crashed: the one that matters first. */
 void threads_sort(struct report *r);
 

@@ -66,6 +66,8 @@ struct collect {
 	size_t n_threads, n_stale, n_names_left;
 	bool names_left;        /* Python's names are what a cut file still holds of them */
 	struct { uint64_t n; int64_t tid; struct str what; } broken; /* frames whose code cannot be read, the first one's thread and text */
+	struct str folder;      /* of relative names: the process's, or */
+	bool folder_guessed;    /* that of its start */
 	int64_t newest;         /* sources written later than this may not be what ran; 0: not known */
 };
 
@@ -80,19 +82,6 @@ static struct code_entry *code_of(struct collect *c, addr_t addr)
 		HASH_ADD(hh, c->codes, addr, sizeof e->addr, e);
 	}
 	return e;
-}
-
-/* co_filename is relative when the program was started so; it is only looked for where the working directory is known. */
-static struct str source_path(struct collect *c, struct str file)
-{
-	const struct image_facts *f = image_facts(c->t->img);
-	if (!file.len || file.s[0] == '<')
-		return (struct str){ 0 };
-	if (file.s[0] == '/')
-		return file;
-	if (!f->cwd.len)
-		return (struct str){ 0 };
-	return str_printf(c->t->arena, STR_FMT "/" STR_FMT, STR_ARG(f->cwd), STR_ARG(file));
 }
 
 /* Why there is no code object, in the place of a function's name. */
@@ -144,14 +133,13 @@ static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f,
 	struct position at;
 	if (py_code_position(c->t->py, f->code, f->lasti, &at) == 0)
 		out->at = (struct report_position){ at.line, at.end_line, at.col, at.end_col };
-	struct str path = source_path(c, code->file);
 	if (out->at.line > 0 && code->file.len && code->file.s[0] != '<' &&
-	    (!path.s || opener_line(modules_opener(c->t->mods), c->r->arena, path, (unsigned)out->at.line, &out->source) < 0)) {
+	    opener_line(modules_opener(c->t->mods), c->r->arena, code->file, (unsigned)out->at.line, &out->source) < 0) {
 		out->source = (struct str){ 0 };
 		entry->no_source = true;
 	}
 	int64_t written;
-	if (out->source.s && c->newest && !entry->changed && opener_source_time(modules_opener(c->t->mods), path, &written) == 0)
+	if (out->source.s && c->newest && !entry->changed && opener_source_time(modules_opener(c->t->mods), code->file, &written) == 0)
 		entry->changed = written > c->newest + SOURCE_SLACK_NS;
 	return e;
 }
@@ -580,9 +568,13 @@ void threads_sort(struct report *r)
 		memcpy(r->threads.p, sorted, n * sizeof *sorted);
 }
 
-/* Files whose source changed, or is missing, each once: how many, and the first names as text. */
-static size_t files_of(struct collect *c, bool changed, const char **names)
+/* Of what kinds the names of files are: what helps differs. */
+enum { NAME_ABSOLUTE = 1, NAME_RELATIVE = 2, NAME_UNREAD = 4 /* has no suffix of a source */ };
+
+/* Files whose source changed, or is missing, each once: how many, the first names as text, and their kinds. */
+static size_t files_of(struct collect *c, bool changed, const char **names, unsigned *kinds)
 {
+	*kinds = 0;
 	struct seen { struct str file; UT_hash_handle hh; } *seen = NULL, *s;
 	struct code_entry *e, *next;
 	struct sb text = { 0 };
@@ -596,6 +588,7 @@ static size_t files_of(struct collect *c, bool changed, const char **names)
 		s = arena_alloc(c->t->arena, sizeof *s);
 		s->file = e->code.file;
 		HASH_ADD_KEYPTR(hh, seen, s->file.s, s->file.len, s);
+		*kinds |= !opener_is_source(s->file) ? NAME_UNREAD : s->file.s[0] == '/' ? NAME_ABSOLUTE : NAME_RELATIVE;
 		if (n < 3) {
 			sb_printf(&text, n ? ", " : "");
 			sb_str(&text, s->file);
@@ -612,13 +605,21 @@ static size_t files_of(struct collect *c, bool changed, const char **names)
 
 static void source_problems(struct collect *c)
 {
+	const struct opener *o = modules_opener(c->t->mods);
 	const char *names;
-	size_t n = files_of(c, true, &names);
+	unsigned kinds;
+	size_t n = files_of(c, true, &names, &kinds);
 	if (n)
-		report_problem(c->r, P_SOURCE_CHANGED, n, names);
-	n = files_of(c, false, &names);
+		report_problem(c->r, P_SOURCE_CHANGED, n, names, kinds & NAME_RELATIVE ? "; .=NEW for relative names" : "");
+	n = files_of(c, false, &names, &kinds);
 	if (n)
-		report_problem(c->r, P_SOURCE_MISSING, n, names);
+		report_problem(c->r, P_SOURCE_MISSING, n, names,
+			       kinds & NAME_ABSOLUTE ? "--source-map OLD=NEW, or --sysroot DIR" : "",
+			       kinds & NAME_RELATIVE ? kinds & NAME_ABSOLUTE ? "; --source-map .=DIR for relative names" : "--source-map .=DIR, with the folder that has them" : "",
+			       !(kinds & NAME_UNREAD) ? "" : kinds == NAME_UNREAD ? "nothing: only names that end in .py and the like are read"
+				       : "; nothing for names that do not end in .py or the like");
+	if (opener_folder_used(o) && c->folder_guessed)
+		report_problem(c->r, P_SOURCE_FOLDER, str_c(c->r->arena, str_from_bytes(c->r->arena, c->folder.s, c->folder.len)));
 }
 
 static int run(struct target *t, const struct limits *lim, struct report *r)
@@ -636,6 +637,9 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		HASH_ADD(hh, c.tids, tid, sizeof e->tid, e);
 	}
 	c.natives = natives_new(t, r);
+	c.folder_guessed = !f->cwd.len;
+	c.folder = f->cwd.len ? f->cwd : started_in(t);
+	opener_folder(modules_opener(t->mods), c.folder);
 	if (t->py)
 		python_threads(&c);
 	native_threads(&c);

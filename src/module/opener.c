@@ -35,6 +35,8 @@ struct source {
 struct opener {
 	struct search where;
 	struct arena *arena;
+	struct str folder;       /* what relative names of sources are under; len 0: not known */
+	bool folder_used;
 	uint64_t total;          /* bytes of sources kept */
 	struct source *bucket[BUCKETS];
 	bool ids_known, ids[DEBUG_FOLDERS][2]; /* is there a .build-id in it: here, in the sysroot? */
@@ -194,7 +196,7 @@ static int find(const char *root, const char *path)
 	return fd < 0 ? from_errno() : fd;
 }
 
-static bool is_source(struct str path)
+bool opener_is_source(struct str path)
 {
 	static const char *const suffix[] = { ".py", ".pyw", ".pyi", ".py2", ".py3", ".pyx", ".pxd", ".pxi" };
 	for (size_t i = 0; i < sizeof suffix / sizeof *suffix; i++)
@@ -212,9 +214,9 @@ static bool named_source(const char *self, const char *path, const struct stat *
 	char name[PATH_MAX];
 	ssize_t n = readlink(self, name, sizeof name);
 	if (n >= 0)
-		return is_source((struct str){ name, (size_t)n });
+		return opener_is_source((struct str){ name, (size_t)n });
 	struct stat st;
-	return errno == ENOENT && lstat(path, &st) == 0 && st.st_dev == found->st_dev && st.st_ino == found->st_ino && is_source(str_of(path));
+	return errno == ENOENT && lstat(path, &st) == 0 && st.st_dev == found->st_dev && st.st_ino == found->st_ino && opener_is_source(str_of(path));
 }
 
 enum kind { KIND_ANY, KIND_SOURCE };
@@ -443,22 +445,49 @@ int opener_again(struct opener *o, const struct candidate *c)
 	return o->where.no_files ? ERR_ABSENT : open_regular(c->root, c->at, KIND_ANY, OPENER_ELF_MAX, NULL);
 }
 
-/* OLD=NEW, where OLD is the whole path or a folder of it. */
-static struct str map_source(struct opener *o, struct str path)
+/* Without the "./" that a relative name may begin with; "." itself is "". */
+static struct str without_dot(struct str path)
+{
+	while (path.len && path.s[0] == '.' && (path.len == 1 || path.s[1] == '/')) {
+		path = (struct str){ path.s + 1, path.len - 1 };
+		while (path.len && path.s[0] == '/')
+			path = (struct str){ path.s + 1, path.len - 1 };
+	}
+	return path;
+}
+
+/* OLD=NEW, where OLD is the whole path or a folder of it; "." and "" are the folder of relative names.  Is there one for it? */
+static bool map_source(struct opener *o, struct str path, struct str *ret)
 {
 	const char *const *m = o->where.source_map;
 	for (; m && m[0] && m[1]; m += 2) {
-		size_t n = strlen(m[0]);
-		if (!str_starts(path, m[0]))
+		struct str old = without_dot(str_of(m[0]));
+		if (path.len < old.len || memcmp(path.s, old.s, old.len) != 0 || (!old.len && path.s[0] == '/'))
 			continue;
-		bool folder = n == 0 || m[0][n - 1] == '/';
-		if (path.len > n && !folder && path.s[n] != '/')
+		bool folder = old.len == 0 || old.s[old.len - 1] == '/';
+		if (path.len > old.len && !folder && path.s[old.len] != '/')
 			continue;
-		struct str rest = { path.s + n, path.len - n };
+		struct str rest = { path.s + old.len, path.len - old.len };
 		const char *slash = folder && *m[1] && m[1][strlen(m[1]) - 1] != '/' ? "/" : "";
-		return str_printf(o->arena, "%s%s" STR_FMT, m[1], slash, STR_ARG(rest));
+		*ret = str_printf(o->arena, "%s%s" STR_FMT, m[1], slash, STR_ARG(rest));
+		return true;
 	}
-	return path;
+	return false;
+}
+
+void opener_folder(struct opener *o, struct str folder)
+{
+	o->folder = folder.len && folder.s[0] == '/' ? str_dup(o->arena, folder) : (struct str){ 0 };
+}
+
+bool opener_folder_used(const struct opener *o)
+{
+	return o->folder_used;
+}
+
+static struct str beneath(struct opener *o, struct str folder, struct str name)
+{
+	return str_printf(o->arena, STR_FMT "%s" STR_FMT, STR_ARG(folder), str_ends(folder, "/") ? "" : "/", STR_ARG(name));
 }
 
 static int read_all(int fd, size_t size, struct blob *ret)
@@ -552,17 +581,29 @@ static int load_source(struct opener *o, struct source *s)
 {
 	if (o->where.no_files)
 		return ERR_ABSENT;
-	struct str path = map_source(o, s->path);
-	if (!is_source(s->path) || !is_source(path))
+	struct str name = without_dot(s->path), path;
+	const bool relative = !name.len || name.s[0] != '/';
+	bool mapped = name.len && map_source(o, name, &path);
+	if (!mapped && relative && o->folder.len) {
+		name = beneath(o, o->folder, name);
+		mapped = map_source(o, name, &path);
+	}
+	if (!mapped)
+		path = name;
+	if (!opener_is_source(s->path) || !opener_is_source(path))
 		return ERR_UNSUPPORTED;
-	if (path.s[0] != '/')
-		return ERR_ABSENT;
+	if (path.s[0] != '/') { /* what the user names is beneath where the user is, what the input names is not */
+		char here[PATH_MAX];
+		if (!mapped || !getcwd(here, sizeof here))
+			return ERR_ABSENT;
+		path = beneath(o, str_of(here), path);
+	}
 	char *clean = clean_path(o->arena, (struct blob){ (const uint8_t *)path.s, path.len });
 	if (!clean)
 		return ERR_ABSENT;
 	struct stat st;
 	int fd = ERR_GONE;
-	if (o->where.sysroot && path.s == s->path.s)
+	if (o->where.sysroot && !mapped)
 		fd = open_regular(o->where.sysroot, clean, KIND_SOURCE, OPENER_SOURCE_MAX, &st);
 	if (fd == ERR_GONE)
 		fd = open_regular(NULL, clean, KIND_SOURCE, OPENER_SOURCE_MAX, &st);
@@ -577,6 +618,7 @@ static int load_source(struct opener *o, struct source *s)
 	o->total += s->text.len;
 	s->time_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
 	s->encoding = find_encoding(s->text);
+	o->folder_used |= relative && !mapped;
 	return 0;
 }
 

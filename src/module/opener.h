@@ -58,8 +58,12 @@ int opener_fetch(struct opener *o, enum fetch what, struct blob build_id, struct
 int opener_fetch_state(const struct opener *o);
 /* A candidate once more; the caller checks that it is the same file. */
 int opener_again(struct opener *o, const struct candidate *c) MUST_CHECK;
-/* A source file's whole text, kept until opener_free.  The path is absolute, or a source map makes it so (join a
- * relative one with the process's folder first).  ERR_ABSENT, ERR_UNSUPPORTED (suffix, kind), ERR_LIMIT, ERR_PERM, ERR_IO. */
+/* The process's folder, which sources with a relative name are beneath where no source map says otherwise; one that is not absolute is none. */
+void opener_folder(struct opener *o, struct str folder);
+bool opener_folder_used(const struct opener *o);         /* has a source been found so? */
+bool opener_is_source(struct str path);                  /* has it a suffix that sources must have? */
+/* A source file's whole text, kept until opener_free.  A relative path is one of the source map or beneath opener_folder; a relative
+ * place that a source map gives is beneath the program's own folder.  ERR_ABSENT, ERR_UNSUPPORTED (suffix, kind), ERR_LIMIT, ERR_PERM, ERR_IO. */
 int opener_source(struct opener *o, struct str path, struct blob *ret) MUST_CHECK;
 /* Line `line` (from 1) of a source without its end, as UTF-8 by its coding cookie (utf-8, latin-1, ascii; others:
  * ERR_UNSUPPORTED); lines end where Python's do (\n, \r\n, \r).  ERR_ABSENT: no such line. */

@@ -137,6 +137,44 @@ def analyze(*argv):
         return None, done
 
 
+def relative(folder):
+    """A source with a relative name, which scripts have up to 3.8, is found in the places that the report and the README name."""
+    known = layouts(PYANALYZE)
+    found = [p for p in find()[0] if (p.minor, p.config) in known and not p.root]
+    if not found:
+        tap.skip("relative names", "no interpreter here that there is a layout for")
+        return
+    place, moved = os.path.join(folder, "place"), os.path.join(folder, "moved")
+    os.mkdir(place)
+    with open(os.path.join(place, "crash.py"), "w") as f:
+        f.write("import os\nos.abort()\n")
+    without = {k: v for k, v in os.environ.items() if k != "PWD"}
+    for name, env in ("with PWD", dict(without, PWD=place)), ("without PWD", without):
+        subprocess.run([found[-1].argv[0], "-c", "exec(compile(open('crash.py').read(), 'crash.py', 'exec'))"], cwd=place, env=env,
+                       preexec_fn=Target.cores_on, stderr=subprocess.DEVNULL)
+        cores = [n for n in os.listdir(place) if n == "core" or n.startswith("core.")]
+        if not cores:
+            tap.skip("relative names", "no core was written here")
+            return
+        core = os.path.join(folder, "core.relative")
+        os.rename(os.path.join(place, cores[0]), core)
+
+        def expect(options, want, code, how):
+            rep, _ = analyze("--show=-native", *options, core)
+            said = [p for p in rep["problems"] if p["code"] in ("PZ204", "PZ211")]
+            tap.ok((b"os.abort()" in run([PYANALYZE, "--show=-native", *options, core]).stdout) == want and [p["code"] for p in said] == code,
+                   "%s, %s" % (name, how), rep["problems"])
+            tap.ok(all("--source-map .=DIR" in p["hint"] for p in said), "%s, %s: what to try" % (name, how), said)
+
+        expect([], env is not without, ["PZ211" if env is not without else "PZ204"], "as it is")
+        os.rename(place, moved)
+        expect([], False, ["PZ204"], "moved")
+        expect(["--source-map", ".=" + moved], True, [], "the map of the folder")
+        expect(["--source-map", "crash.py=" + os.path.join(moved, "crash.py")], True, [], "the map of the file")
+        os.rename(moved, place)
+        os.unlink(core)
+
+
 def with_python(folder):
     """A copy of an interpreter under another name, so that it can be taken away and replaced afterwards."""
     known = layouts(PYANALYZE)
@@ -293,6 +331,7 @@ def main():
         not_a_core(folder)
         no_python(folder)
         aborted(folder)
+        relative(folder)
         with_python(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
