@@ -63,7 +63,7 @@ static void symbol(struct out *o, uint32_t name, const struct so_symbol *s, addr
 	}
 	put(o, 1, info);
 	put(o, 1, 0);
-	put(o, 2, s ? 1 : 0);
+	put(o, 2, !s ? 0 : !strcmp(s->name, SO_NAME_INIT) ? 2 : !strcmp(s->name, SO_NAME_STUB) ? 3 : 1);
 	if (o->abi->width == 8) {
 		put(o, 8, value);
 		put(o, 8, size);

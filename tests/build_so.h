@@ -19,6 +19,9 @@ struct so_symbol {
 	uint32_t value, size;   /* value: from base */
 	bool function, exported;
 };
+/* Of sections of their own: without one in the table, and .PyRuntime.  All others: the same section, without one. */
+#define SO_NAME_INIT "_init"
+#define SO_NAME_STUB "stub"
 struct build_so {
 	struct abi abi;
 	addr_t base;            /* 0: a shared object, else ET_EXEC */

@@ -17,6 +17,7 @@ static const struct so_symbol symbols[] = {
 	{ "outer", SO_TEXT + 0x200, 0x100, true, true },
 	{ "inner", SO_TEXT + 0x240, 0x10, true, true },
 	{ "assembly", SO_TEXT + 0x400, 0, true, true },
+	{ "after", SO_TEXT + 0x5f0, 0x10, true, true },
 	{ "hidden", SO_TEXT + 0x600, 0x20, true, false },
 	{ "outside", 0x7fff0000, 0x20, true, true },
 };
@@ -126,7 +127,8 @@ START_TEST(in_the_image)
 	want_name(mods, at + SO_TEXT + 0x241, "inner", 1);
 	want_name(mods, at + SO_TEXT + 0x251, "outer", 0x51);
 	want_name(mods, at + SO_TEXT + 0x410, "assembly", 0x10);
-	want_name(mods, at + SO_RUNTIME, "assembly", SO_RUNTIME - SO_TEXT - 0x400);
+	want_name(mods, at + SO_TEXT + 0x5ef, "assembly", 0x1ef);
+	want_name(mods, at + SO_RUNTIME, NULL, 0);
 	modules_close(mods);
 	image_close(img);
 	build_elf_free(b);
@@ -306,6 +308,41 @@ START_TEST(endless_chains)
 }
 END_TEST
 
+/* Functions without a size end with their section: what follows _init is stubs of the PLT.  _i: the file, the image alone. */
+START_TEST(sizeless)
+{
+	static const struct so_symbol some[] = {
+		{ SO_NAME_INIT, SO_TEXT, 0, true, true },
+		{ "first", SO_TEXT + 0x100, 0, true, true },
+		{ "alias", SO_TEXT + 0x200, 0x20, true, true }, { "lias", SO_TEXT + 0x200, 0, true, true },
+		{ "second", SO_TEXT + 0x300, 0x10, true, true },
+		{ SO_NAME_STUB, SO_RUNTIME + 0x10, 0, true, true },
+	};
+	struct build_elf *b = core_of("x86_64");
+	struct build_so so = { .abi = *build_elf_abi(b), .build_id = "12345678", .symbols = some, .n_symbols = sizeof some / sizeof *some };
+	uint8_t *file = build_so(&so);
+	write_file(path, file);
+	build_so_map(b, &so, file, 0x50000000, _i ? "/nowhere/libx.so" : path, SO_USUAL | SO_READ_ONLY);
+	struct image *img = build_elf_open(b);
+	struct modules *mods = open_modules(img, !_i);
+	const addr_t text = 0x50000000 + SO_TEXT, runtime = 0x50000000 + SO_RUNTIME;
+	want_name(mods, text, SO_NAME_INIT, 0);
+	want_name(mods, text + 1, NULL, 0);
+	want_name(mods, text + 0xff, NULL, 0);
+	want_name(mods, text + 0x1ff, "first", 0xff);
+	want_name(mods, text + 0x21f, "alias", 0x1f);
+	want_name(mods, text + 0x220, NULL, 0);
+	want_name(mods, text + 0x310, NULL, 0);
+	want_name(mods, runtime + 0x10, SO_NAME_STUB, 0);
+	want_name(mods, runtime + 0xff, _i ? NULL : SO_NAME_STUB, 0xef);
+	want_name(mods, runtime + 0x100, NULL, 0);
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(file);
+}
+END_TEST
+
 /* A name in a lying file is escaped, not passed on as it is. */
 START_TEST(names_are_text)
 {
@@ -386,6 +423,7 @@ int main(void)
 	tcase_add_loop_test(tc, lying_tables, 0, sizeof lies / sizeof *lies);
 	tcase_add_loop_test(tc, endless_chains, 0, 2);
 	tcase_add_test(tc, names_are_text);
+	tcase_add_loop_test(tc, sizeless, 0, 2);
 	tcase_add_loop_test(tc, damaged_tables, 0, N_ABIS);
 	suite_add_tcase(s, tc);
 	SRunner *sr = srunner_create(s);

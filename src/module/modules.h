@@ -42,7 +42,7 @@ struct name_table {
 	struct disk_file *in;                   /* names are at names + row.name in it; NULL: in the image */
 	uint64_t names, names_size;
 };
-struct name_row { uint64_t value; uint32_t size, name; }; /* value: bias not added */
+struct name_row { uint64_t value; uint32_t size, name; uint16_t section; }; /* value: bias not added */
 
 struct mod {
 	struct modules *mods;

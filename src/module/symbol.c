@@ -20,6 +20,7 @@ enum {
 	CHUNK_SYMBOLS = 1024,    /* read at once: at most 24 KiB */
 	CHUNK_NAMES = 64 << 10,
 	MAX_SPELLINGS = 64,      /* places of one name in a string table; a linker makes one */
+	MAX_SIZELESS = 4096,     /* of a function without a size, where those between it and its neighbour may be nameless */
 };
 
 /* Inside the module, with room for size bytes? */
@@ -495,7 +496,7 @@ static int add_row(void *arg, const struct elf_symbol *s)
 	addr_t at;
 	if ((type != STT_FUNC && type != STT_GNU_IFUNC) || !s->name || s->name >= m->names.names_size || !defined(m, s, &at))
 		return 0;
-	*vec_push(&m->names.row) = (struct name_row){ at - m->pub.bias, s->size < UINT32_MAX ? (uint32_t)s->size : UINT32_MAX, s->name };
+	*vec_push(&m->names.row) = (struct name_row){ at - m->pub.bias, s->size < UINT32_MAX ? (uint32_t)s->size : UINT32_MAX, s->name, s->section };
 	return m->names.row.n >= MAX_SYMBOLS ? 1 : 0;
 }
 
@@ -555,6 +556,43 @@ static uint64_t take_named(struct mod *m, uint64_t count)
 	return count;
 }
 
+/*
+ * Functions without a size (assembly) reach to their neighbour, but not out of their section: _init is followed by the
+ * stubs of the PLT, which have no symbols.  Where no section table tells the end (in the image), the neighbour must be of
+ * the same section; else only the first byte is sure.  complete: the table is a .symtab, which has every function.
+ */
+static void size_sizeless(struct name_table *t, bool complete)
+{
+	struct elf_section s[ELF_SECTIONS];
+	int n_sections = 0;
+	if (t->in) {
+		struct elf_source src = disk_file_source(t->in);
+		n_sections = elf_sections(&src, t->in->head, 0, s, ELF_SECTIONS);
+	}
+	struct name_row *row = t->row.p;
+	const uint64_t most = complete ? UINT32_MAX : MAX_SIZELESS;
+	for (size_t i = t->row.n, next = i; i-- > 0;) {
+		/* next: the first one further up; before it the largest of those at the same address, since sizes are sorted. */
+		if (i + 1 < t->row.n && row[i + 1].value != row[i].value)
+			next = i + 1;
+		if (row[i].size)
+			continue;
+		if (row[next - 1].size) {
+			row[i].size = row[next - 1].size;
+			continue;
+		}
+		const int k = row[i].section;
+		uint64_t room = 1;
+		if (k < n_sections && row[i].value >= s[k].addr && row[i].value - s[k].addr < s[k].size)
+			room = s[k].size - (row[i].value - s[k].addr);
+		else if (next < t->row.n && row[next].section == k)
+			room = most;
+		if (next < t->row.n && row[next].value - row[i].value < room)
+			room = row[next].value - row[i].value;
+		row[i].size = (uint32_t)(room < most ? room : most);
+	}
+}
+
 static void build_names(struct mod *m)
 {
 	struct name_table *t = &m->names;
@@ -585,6 +623,7 @@ static void build_names(struct mod *m)
 	qsort(t->row.p, t->row.n, sizeof *t->row.p, by_value);
 	t->row.p = xrealloc(t->row.p, t->row.n * sizeof *t->row.p);
 	t->row.room = t->row.n;
+	size_sizeless(t, t->in && table.type == SHT_SYMTAB);
 	t->state = READY;
 }
 
@@ -643,8 +682,8 @@ int modules_name(struct modules *mods, addr_t pc, struct str *ret, uint64_t *ret
 			hi = mid;
 	}
 	/*
-	 * The nearest below that is big enough; one without a size (assembly) reaches to its neighbour.  Of several names
-	 * for one function the plainest: malloc rather than __libc_malloc.
+	 * The nearest below that is big enough.  Of several names for one function the plainest: malloc rather than
+	 * __libc_malloc.
 	 */
 	struct str best = { 0 };
 	uint64_t off = 0;
@@ -652,7 +691,7 @@ int modules_name(struct modules *mods, addr_t pc, struct str *ret, uint64_t *ret
 	for (size_t i = lo; i-- > 0 && below - i <= 16;) {
 		if (best.s && row[i].value != v - off)
 			break;
-		if (v - row[i].value >= row[i].size && (row[i].size || (row[i].value != v && i + 1 != below)))
+		if (v - row[i].value >= row[i].size)
 			continue;
 		struct str name;
 		if (row_name(m, &row[i], &name) < 0 || (best.s && underscores(name) >= underscores(best)))
