@@ -393,7 +393,7 @@ static struct report *unread(void)
 	r->problems.n = 0;
 	r->python.unread = true;
 	r->python.version = STR("3.9.18");
-	report_problem(r, P_NO_LAYOUT, "no layout fits this Python 3.9.18 (tried: 3.10 x86_64: sys.hexversion says 3.9.18)");
+	report_problem(r, P_NO_LAYOUT, "no layout fits this Python 3.9.18 (tried: 3.10 x86_64: sys.hexversion says 3.9.18)", "--layout FILE, or a newer pyanalyze");
 	return r;
 }
 

@@ -117,6 +117,36 @@ check('--show: a word it does not know', '--show knows no "thread"\n  try: --sho
 check('--show=-native: no native frame', not any(f['lang'] == 'c' for f in json.loads(run('--json', '--show=-native'))['frames']))
 check('-n after --show=-native: native frames again', json.loads(run('--json', '--show=-native', '-n')) == json.loads(run('--json', '-n')))
 
+check('--show: a list of nothing', all('--show names nothing\n  try: --show=' in run(f'--show={x}', code=2) for x in ('', ',', ',,')))
+
+# places that are not there
+def said(*options):
+    p = subprocess.run([PYANALYZE, *options, 'threads.pz'], cwd=FOLDER, capture_output=True, env={'PATH': os.environ['PATH'], 'LC_ALL': 'C'})
+    return p.returncode, p.stderr.decode(), len(p.stdout) > 1000
+
+
+def warning(*what):
+    return ''.join(f"pyanalyze: warning: {option} '{path}' cannot be used: {why}\n" for option, path, why in what)
+
+
+GONE, HERE = 'No such file or directory', os.path.abspath(FOLDER)
+for options, want in ((['-e', '/nonexistent'], [('-e', '/nonexistent', GONE)]), (['-e', HERE], [('-e', HERE, 'not a regular file')]),
+                      (['-e', 'threads.txt'], [('-e', 'threads.txt', 'not an ELF file')]),
+                      (['--sysroot', '/nonexistent'], [('--sysroot', '/nonexistent', GONE)]), (['--sysroot', 'threads.pz'], [('--sysroot', 'threads.pz', 'not a folder')]),
+                      ([f'--lib-path={HERE}:/nonexistent:/gone'], [('--lib-path', '/nonexistent', GONE), ('--lib-path', '/gone', GONE)]),
+                      (['--debug-path=.debug:/nonexistent'], [('--debug-path', '/nonexistent', GONE)]), (['--source-map=/a=/nonexistent'], [('--source-map', '/nonexistent', GONE)]),
+                      (['-e', '/nonexistent', '-q'], []), ([f'--sysroot={HERE}', '--source-map=/srv=', '-e', os.path.realpath(PYANALYZE)], [])):
+    check(f'{options}: said, and the report is written', said(*options) == (0, warning(*want), True), said(*options))
+
+# layouts that were named
+LAYOUT = os.path.join(os.path.abspath(ROOT), 'formats/layouts/3.9.layout')
+for options, hint in ((['--python-version=3.9'], 'without --python-version'), (['--layout', LAYOUT], 'without --layout'),
+                      (['--layout', LAYOUT, '--python-version=3.9'], 'without --layout and --python-version')):
+    text = run(*options, code=1)
+    report = subprocess.run([PYANALYZE, '--json', *options, 'threads.pz'], cwd=FOLDER, capture_output=True).stdout
+    check(f'{options}: which do not fit', 'no layout fits' in text and f'\n  try: {hint}\n' in text and
+          [p['hint'] for p in json.loads(report)['problems'] if p['code'] == 'PZ302'] == [hint], text)
+
 help_text = subprocess.run([PYANALYZE, '--help'], capture_output=True).stdout.decode()
 for option in ('-s, --show LIST', '-n, --native', '-t, --thread TID|NAME', '    --order=ORDER', '    --frames=N'):
     check(f'--help has {option.strip()}', option in help_text)

@@ -212,8 +212,8 @@ START_TEST(problem)
 	report_problem(r, P_FRAMES_BROKEN, 7LL, "loops", 12ULL);
 	report_problem(r, P_FRAMES_BROKEN, 8LL, "loops", 12ULL);
 	report_problem(r, P_SOURCE_MISSING, (size_t)2, "a.py, %s.py", "--source-map OLD=NEW, or --sysroot DIR", "", "");
-	report_problem(r, P_NO_LAYOUT, "");
-	report_problem(r, P_NO_LAYOUT, "\xff\xfe");
+	report_problem(r, P_NO_LAYOUT, "", "--layout FILE, or a newer pyanalyze");
+	report_problem(r, P_NO_LAYOUT, "\xff\xfe", "--layout FILE, or a newer pyanalyze");
 	report_problem(r, P_NONE);
 	report_problem(r, PROBLEM_COUNT);
 	ck_assert_uint_eq(r->problems.n, 5);

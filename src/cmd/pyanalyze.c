@@ -171,6 +171,7 @@ static int show(struct wish *w, const struct cli *c, const char *list)
 {
 	static const char *const names[] = { "verdict", "threads", "native", "modules", "all" };
 	static const unsigned bits[] = { SHOW_VERDICT, SHOW_THREADS, SHOW_NATIVE, SHOW_MODULES, ~0u };
+	bool any = false;
 	unsigned shown = *list == '+' || *list == '-' ? w->show : 0;
 	char *copy = arena_dup(w->arena, list, strlen(list) + 1);
 	for (char *save = NULL, *word = strtok_r(copy, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
@@ -183,10 +184,57 @@ static int show(struct wish *w, const struct cli *c, const char *list)
 			CLEANUP(cleanup_free) char *hint = xasprintf("--show=%s", near ? near : "verdict,threads,native,modules");
 			return cli_usage(c, hint, "--show knows no \"%s\"", name);
 		}
+		any = true;
 		shown = *word == '-' ? shown & ~bits[i] : shown | bits[i];
 	}
+	if (!any)
+		return cli_usage(c, "--show=verdict,threads,native,modules", "--show names nothing");
 	w->show = shown;
 	return 0;
+}
+
+static bool begins_with(const char *path, const char *magic)
+{
+	char head[4];
+	CLEANUP(cleanup_fd) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+	return fd >= 0 && read(fd, head, sizeof head) == (ssize_t)sizeof head && memcmp(head, magic, sizeof head) == 0;
+}
+
+/* A place that an option names and that cannot be used is said, once: what it was to give is missing from the reports, and that has other causes too. */
+static void warn_place(const struct cli *c, const char *option, const char *path, bool folder)
+{
+	struct err err = { 0 };
+	struct stat st;
+	CLEANUP(cleanup_fd) int fd = open(path, O_PATH | O_CLOEXEC);
+	const char *why = NULL;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		why = strerror(errno);
+	else if (folder ? !S_ISDIR(st.st_mode) : !S_ISREG(st.st_mode))
+		why = folder ? "not a folder" : "not a regular file";
+	else if (faccessat(AT_FDCWD, path, folder ? X_OK : R_OK, AT_EACCESS) < 0)
+		why = strerror(errno);
+	else if (!folder && !begins_with(path, "\177ELF"))
+		why = "not an ELF file";
+	if (!why)
+		return;
+	err_set(&err, ERR_GONE, "%s '%s' cannot be used: %s", option, path, why);
+	cli_warn(c, &err);
+}
+
+static void warn_places(const struct cli *c, const struct wish *w)
+{
+	if (w->search.exe)
+		warn_place(c, "-e", w->search.exe, false);
+	if (w->search.sysroot)
+		warn_place(c, "--sysroot", w->search.sysroot, true);
+	for (size_t i = 0; i < w->lib_path.n; i++)
+		warn_place(c, "--lib-path", w->lib_path.p[i], true);
+	for (size_t i = 0; i < w->debug_path.n; i++)
+		if (w->debug_path.p[i][0] == '/') /* a relative one is beside each file */
+			warn_place(c, "--debug-path", w->debug_path.p[i], true);
+	for (size_t i = 1; i < w->source_map.n; i += 2)
+		if (w->source_map.p[i][0] && access(w->source_map.p[i], F_OK) < 0)
+			warn_place(c, "--source-map", w->source_map.p[i], true);
 }
 
 /* All options; CLI_EXIT's status or a usage error's in *status when it returns false. */
@@ -638,6 +686,7 @@ int main(int argc, char **argv)
 		status = cli_usage(&c, "pyanalyze core, or pyanalyze --help", "no core or snapshot was named");
 		goto out;
 	}
+	warn_places(&c, &w);
 	w.render.no_verdict = !(w.show & SHOW_VERDICT);
 	w.render.no_threads = !(w.show & SHOW_THREADS);
 	w.render.modules = w.show & SHOW_MODULES;

@@ -125,7 +125,7 @@ static void python_facts(struct target *t, struct report *r)
 		if (r->python.unread && t->py_seen[0])
 			r->python.version = str_from_bytes(r->arena, t->py_seen, strlen(t->py_seen));
 		if (r->python.unread)
-			report_problem(r, P_NO_LAYOUT, t->py_err.msg);
+			report_problem(r, P_NO_LAYOUT, t->py_err.msg, t->py_err.hint[0] ? t->py_err.hint : "-v shows what was searched");
 		else
 			report_problem(r, P_NO_PYTHON, r->input.kind, n, t->py_err.why[0] ? t->py_err.why : t->py_err.msg,
 				       t->py_err.hint[0] ? t->py_err.hint : "-v shows what was searched");

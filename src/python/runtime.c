@@ -377,6 +377,14 @@ static bool said_another(struct opening *o)
 	return any;
 }
 
+/* Where no layout fits, an option that says which one to take is what to do without. */
+static int hint_options(const struct py_options *opt, struct err *err)
+{
+	if (opt->layout_text.s)
+		return err_hint(err, opt->python_version ? "without --layout and --python-version" : "without --layout");
+	return opt->python_version ? err_hint(err, "without --python-version") : err->code;
+}
+
 int py_open(struct image *img, struct modules *mods, const struct py_options *opt, struct arena *a, struct py **ret, struct err *err)
 {
 	static const struct py_options none;
@@ -396,7 +404,7 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 	if (opt->layout_text.s) {
 		int rc = add_given_tries(&o, opt->layout_text, err);
 		if (rc < 0)
-			return rc;
+			return hint_options(opt, err);
 	} else {
 		o.only = opt->python_version;
 		add_builtin_tries(&o, opt);
@@ -421,8 +429,10 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 			err_why(err, "its runtime is cut off, and %s, so none is shown", why);
 			return err_hint(err, "--python-version X.Y chooses");
 		}
-		if (rc < 0)
-			return failure_say(&o, opt->version_seen, err);
+		if (rc < 0) {
+			rc = failure_say(&o, opt->version_seen, err);
+			return rc == ERR_UNSUPPORTED ? hint_options(opt, err) : rc;
+		}
 	}
 	find_others(&o);
 	*ret = o.found;
