@@ -242,13 +242,17 @@ static int plan(struct capture *c, int pagemap, const struct flags *flags, struc
 {
 	c->regions.n = c->kept.n = 0;
 	uint64_t at = 0;
-	size_t flag = 0;
+	size_t flag = 0, only_memory = 0;
+	for (size_t i = 0; i < c->files.n; i++)
+		only_memory += c->files.p[i].only_memory;
 	for (size_t i = 0; i < c->maps.n; i++) {
 		const struct proc_map *m = &c->maps.p[i];
 		struct region *r = vec_push(&c->regions);
 		while (flag < flags->n && flags->p[flag].end <= m->start)
 			flag++;
 		*r = region_of(m, flag < flags->n && flags->p[flag].start < m->end);
+		if (only_memory && r->keep == KEEP_OWN && (m->prot & 1) && m->end - m->start <= WHOLE_FILE && files_only_memory(&c->files, m))
+			r->keep = KEEP_ALL;
 		r->first = c->kept.n;
 		int code = find(c, pagemap, r, scratch, err);
 		if (code)

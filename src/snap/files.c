@@ -35,6 +35,14 @@ const struct file *files_of(const struct files *files, const struct proc_map *m)
 	return f && f->fd >= 0 ? f : NULL;
 }
 
+bool files_only_memory(const struct files *files, const struct proc_map *m)
+{
+	if (m->shared || !m->inode)
+		return false;
+	const struct file *f = find(files, m);
+	return f && f->only_memory;
+}
+
 /* Is the file what is mapped?  On overlayfs and btrfs stat and maps disagree about the device: then its start must be the same. */
 static bool is_mapped(int fd, pid_t tid, const struct proc_map *m)
 {
@@ -128,9 +136,12 @@ void files_open(pid_t tid, const struct proc_maps *maps, struct files *files)
 			continue;
 		struct file *f = vec_push(files);
 		errno = 0;
-		*f = (struct file){ m->dev_major, m->dev_minor, m->inode, open_mapped(tid, m), false, 0, 0, { 0 }, 0 };
+		*f = (struct file){ m->dev_major, m->dev_minor, m->inode, open_mapped(tid, m), false, false, 0, 0, { 0 }, 0 };
 		f->too_many = f->fd < 0 && (errno == EMFILE || errno == ENFILE);
 		char magic[SELFMAG];
+		/* Of a deleted or replaced one map_files is the only way, which needs CAP_SYS_ADMIN (proc(5)). */
+		if (f->fd < 0 && !f->too_many && !m->offset && (m->prot & 1) && proc_peek(tid, -1, m->start, magic, SELFMAG) == SELFMAG)
+			f->only_memory = memcmp(magic, ELFMAG, SELFMAG) == 0;
 		struct stat st;
 		if (f->fd >= 0 && (fstat(f->fd, &st) < 0 || st.st_size < 0 || pread(f->fd, magic, SELFMAG, 0) != SELFMAG ||
 				   memcmp(magic, ELFMAG, SELFMAG) != 0)) {

@@ -9,6 +9,7 @@ struct file {
 	uint64_t inode;
 	int fd;                 /* -1: not an ELF file, or cannot be opened */
 	bool too_many;          /* ... because so many files are open */
+	bool only_memory;       /* it is an ELF file: memory tells, and only memory has it */
 	uint64_t size;
 	int64_t mtime_ns;
 	uint8_t build_id[64];
@@ -20,6 +21,8 @@ struct files VEC(struct file);
 void files_open(pid_t tid, const struct proc_maps *maps, struct files *files);
 /* The ELF file of a mapping; NULL if there is none. */
 const struct file *files_of(const struct files *files, const struct proc_map *map);
+/* Can the file of the mapping not be opened, and is it an ELF file as memory tells? */
+bool files_only_memory(const struct files *files, const struct proc_map *map);
 void files_close(struct files *files);
 
 #endif

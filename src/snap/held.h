@@ -8,13 +8,14 @@
 
 /* Why memory is not in the file: formats/pz.md 2.2. */
 enum { WHY_UNREADABLE = 1, WHY_DONTDUMP = 2, WHY_DEVICE = 3, WHY_OPTION = 4 };
+enum { WHOLE_FILE = 64 << 20 }; /* of larger ELF files, only read-only data up to as much, and what the process has used */
 struct missing { addr_t start, end; uint32_t error, why; };
 
 enum keep {
 	KEEP_NOTHING,
 	KEEP_OWN,     /* pages the process wrote */
 	KEEP_MAPPED,  /* pages of shared memory that has no name left */
-	KEEP_ALL,     /* the vdso */
+	KEEP_ALL,     /* the vdso; ELF files that cannot be opened, whose pages later nobody has */
 };
 struct region {
 	const struct proc_map *map;

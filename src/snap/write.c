@@ -19,7 +19,6 @@ enum {
 	PAGE = 4096,
 	INLINE_GAP = 1 << 20,  /* shorter stretches of untouched memory are written as zeros, so that reads run through */
 	MARGIN = 64 << 10,     /* of longer ones, so much next to what was touched */
-	WHOLE_FILE = 64 << 20, /* of larger ELF files, only read-only data up to as much, and what the process has used */
 };
 
 /* -- memory as pieces in address order -- */

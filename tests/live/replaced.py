@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Files that are not those that ran: a program replaced while it runs, another libc at the same path, another libpython by name.
+"""Files that are not those that ran: a program replaced while it runs, another libc at the same path, another libpython by name,
+a libpython that is deleted or replaced.
 
 replaced.py PYSNAP PYANALYZE [NAME...]     NAME: only interpreters whose name contains it
 
@@ -119,6 +120,56 @@ def replaced(python):
                 os.unlink(python.root + path)
 
 
+def library(python):
+    """(d): its libpython is deleted, or another file is at its place, while it runs: a snapshot has the old one's code and names.
+
+    Where pysnap may not follow /proc/PID/map_files, as without root, it takes them from memory.
+    """
+    ask = "import sysconfig as s; print(s.get_config_var('LIBDIR') + '/' + s.get_config_var('INSTSONAME'))"
+    mine = run(python.argv + ["-c", ask]).stdout.decode().strip()
+    if ".so" not in mine or not os.path.isfile(mine):
+        tap.skip("%s: library" % python.name, "no shared library")
+        return
+    unable = ["setpriv", "--bounding-set=-sys_admin,-checkpoint_restore"]
+    with tempfile.TemporaryDirectory(prefix="pysnap-live-") as folder:
+        copy = os.path.join(folder, os.path.basename(mine))
+        shutil.copy(mine, copy)
+        moved = type("Moved", (), dict(vars(python), argv=["env", "LD_LIBRARY_PATH=" + folder] + python.argv, minor=python.minor))()
+        target = Target(moved, "threads.py", "TRUTH")
+
+        def natives(what, before, then=lambda: None):
+            name, snap = "%s: library %s" % (python.name, what), os.path.join(target.top, "library.pz")
+            done = run(before + [PYSNAP, "-q", str(target.pid), "-o", snap])
+            if not tap.equal((done.returncode, done.stderr), (0, b""), "%s: pysnap takes it" % name):
+                return None
+            then()
+            rep, done = report(snap)
+            if not tap.ok(rep is not None and done.returncode == 0, "%s: report" % name, done.stderr):
+                return None
+            os.unlink(snap)
+            tap.equal([p["message"] for p in rep["problems"] if p["code"] in ("PZ409", "PZ410", "PZ411")], [], "%s: native stacks are whole" % name)
+            frames = [[rep["frames"][i] for i in t["stack"]] for t in sorted(rep["threads"], key=lambda t: t["tid"])]
+            return [[f.get("function") for f in stack if f["lang"] == "c"] for stack in frames]
+        try:
+            if not tap.ok(target.wait_ready(), "%s: library: the program parks" % python.name, target.text()):
+                return
+            # Read when it is gone, so that no name comes from its .symtab, which is not mapped.
+            want = natives("at its place", [], lambda: os.unlink(copy))
+            if not want:
+                return
+            named = [n for stack in want for n in stack if n]
+            tap.ok(len(named) > 20 and not [n for n in named if n in ("_init", "_fini")], "%s: library: names" % python.name, want)
+            tap.equal(natives("deleted", []), want, "%s: library deleted: the same frames" % python.name)
+            if shutil.which("setpriv"):
+                tap.equal(natives("deleted, not root", unable), want, "%s: library deleted, not root: the same frames" % python.name)
+            else:
+                tap.skip("%s: library deleted, not root" % python.name, "no setpriv")
+            shutil.copy("/bin/true", copy)
+            tap.equal(natives("replaced", unable), want, "%s: library replaced, not root: the same frames" % python.name)
+        finally:
+            target.end()
+
+
 def named(python, other):
     """(c): --lib-path with a libpython of that name that is another one."""
     name = "%s: --lib-path with %s's" % (python.name, other.name)
@@ -170,6 +221,8 @@ def main():
     for python, other in zip(shared, shared[1:] + shared[:1]):
         if python is not other:
             named(python, other)
+    for python in shared:
+        library(python)
     tap.done()
 
 
