@@ -359,9 +359,9 @@ static struct report *broken(void)
 	new->starting = true;
 	build_stack(r, NULL, 0);
 	report_problem(r, P_NOT_CONSISTENT, "pysnap could not stop every thread");
-	report_problem(r, P_FRAMES_BROKEN, 19453LL, "frame 0x7f3310 points to itself", 1ULL);
-	report_problem(r, P_THREADS_BROKEN, 0LL, "loops", 12ULL);
-	report_problem(r, P_FRAMES_BROKEN, 19453LL, "frame 0x7f3310 points to itself", 1ULL);
+	report_problem(r, P_FRAMES_BROKEN, 19453LL, "frame 0x7f3310 points to itself", 1ULL, "copy it again");
+	report_problem(r, P_THREADS_BROKEN, 0LL, "loops", 12ULL, "nothing lifts this: it loops");
+	report_problem(r, P_FRAMES_BROKEN, 19453LL, "frame 0x7f3310 points to itself", 1ULL, "copy it again");
 	return r;
 }
 

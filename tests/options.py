@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 ROOT, PYANALYZE = sys.argv[1], os.path.abspath(sys.argv[2])
 FOLDER = os.path.join(ROOT, 'fixtures/snaps/3.12-x86_64')
@@ -146,6 +147,22 @@ for options, hint in ((['--python-version=3.9'], 'without --python-version'), ([
     report = subprocess.run([PYANALYZE, '--json', *options, 'threads.pz'], cwd=FOLDER, capture_output=True).stdout
     check(f'{options}: which do not fit', 'no layout fits' in text and f'\n  try: {hint}\n' in text and
           [p['hint'] for p in json.loads(report)['problems'] if p['code'] == 'PZ302'] == [hint], text)
+
+# a snapshot that was cut: every limit says what to try, and none speaks of letting it crash again
+with tempfile.TemporaryDirectory() as folder:
+    cut = os.path.join(folder, 'cut.pz')
+    with open(os.path.join(FOLDER, 'threads.pz'), 'rb') as whole_file, open(cut, 'wb') as f:
+        f.write(whole_file.read(150000))
+    report = json.loads(subprocess.run([PYANALYZE, '--json', cut], capture_output=True).stdout)
+    text = subprocess.run([PYANALYZE, cut], capture_output=True).stdout.decode()
+problems = report['problems']
+again = [p['code'] for p in problems if 'copy it again and compare sizes, or take it again with pysnap' in p['hint']]
+check('a cut snapshot: copy it or take it again', {'PZ101', 'PZ305', 'PZ401', 'PZ412', 'PZ414'} <= set(again), problems)
+check('a cut snapshot: nothing of crashes', not any('ulimit' in p['hint'] or 'crash' in p['hint'] or 'coredump' in p['hint'] for p in problems), problems)
+limits = text.split('\nLimits of this report')[1].split('\n')[1:]
+broken = [i for i, line in enumerate(limits) if 'older frames are unknown' in line]
+check('a cut snapshot: what several need is said once', len(broken) > 1 and broken == list(range(broken[0], broken[0] + len(broken))) and
+      limits[broken[-1] + 1].startswith('    try: copy it again'), text)
 
 help_text = subprocess.run([PYANALYZE, '--help'], capture_output=True).stdout.decode()
 for option in ('-s, --show LIST', '-n, --native', '-t, --thread TID|NAME', '    --order=ORDER', '    --frames=N'):

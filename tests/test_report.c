@@ -208,17 +208,17 @@ static void problem_is(const struct report_problem *p, const char *code, const c
 START_TEST(problem)
 {
 	struct report *r = report_new();
-	report_problem(r, P_FRAMES_BROKEN, 7LL, "loops", 12ULL);
-	report_problem(r, P_FRAMES_BROKEN, 7LL, "loops", 12ULL);
-	report_problem(r, P_FRAMES_BROKEN, 8LL, "loops", 12ULL);
+	report_problem(r, P_FRAMES_BROKEN, 7LL, "loops", 12ULL, "copy it again");
+	report_problem(r, P_FRAMES_BROKEN, 7LL, "loops", 12ULL, "copy it again");
+	report_problem(r, P_FRAMES_BROKEN, 8LL, "loops", 12ULL, "copy it again");
 	report_problem(r, P_SOURCE_MISSING, (size_t)2, "a.py, %s.py", "--source-map OLD=NEW, or --sysroot DIR", "", "");
 	report_problem(r, P_NO_LAYOUT, "", "--layout FILE, or a newer pyanalyze");
 	report_problem(r, P_NO_LAYOUT, "\xff\xfe", "--layout FILE, or a newer pyanalyze");
 	report_problem(r, P_NONE);
 	report_problem(r, PROBLEM_COUNT);
 	ck_assert_uint_eq(r->problems.n, 5);
-	problem_is(&r->problems.p[0], "PZ401", "thread 7: loops; older frames are unknown, 12 known", NULL);
-	problem_is(&r->problems.p[1], "PZ401", "thread 8: loops; older frames are unknown, 12 known", NULL);
+	problem_is(&r->problems.p[0], "PZ401", "thread 7: loops; older frames are unknown, 12 known", "copy it again");
+	problem_is(&r->problems.p[1], "PZ401", "thread 8: loops; older frames are unknown, 12 known", "copy it again");
 	problem_is(&r->problems.p[2], "PZ204", "source files that are not here (2): a.py, %s.py", "--source-map OLD=NEW, or --sysroot DIR");
 	problem_is(&r->problems.p[3], "PZ302", "", "--layout FILE, or a newer pyanalyze");
 	problem_is(&r->problems.p[4], "PZ302", "\\xff\\xfe", "--layout FILE, or a newer pyanalyze");
@@ -229,7 +229,7 @@ START_TEST(problem)
 }
 END_TEST
 
-/* Codes are looked for by scripts: each is one problem's, and well formed. */
+/* Codes are looked for by scripts: each is one problem's, and well formed; each says what to try or why nothing helps. */
 START_TEST(codes)
 {
 	static const char *const code[] = {
@@ -237,8 +237,15 @@ START_TEST(codes)
 #include "problems.def"
 #undef PROBLEM
 	};
+	static const char *const hints[] = {
+#define PROBLEM(id, code_, severity, text, hint) hint,
+#include "problems.def"
+#undef PROBLEM
+	};
 	size_t n = sizeof code / sizeof *code;
 	ck_assert_uint_eq(n, PROBLEM_COUNT - 1);
+	for (size_t i = 0; i < n; i++)
+		ck_assert_msg(hints[i] && *hints[i], "%s", code[i]);
 	for (size_t i = 0; i < n; i++) {
 		ck_assert_msg(strlen(code[i]) == 5 && strncmp(code[i], "PZ", 2) == 0 && strspn(code[i] + 2, "0123456789") == 3, "%s", code[i]);
 		for (size_t k = 0; k < i; k++)

@@ -35,6 +35,18 @@ static bool no_stacks(struct image *img)
 	return asked > 0;
 }
 
+const char *whole_or(const struct target *t, const char *otherwise)
+{
+	const struct image_facts *f = image_facts(t->img);
+	if (!f->truncated && !f->damage.s && otherwise)
+		return otherwise;
+	if (f->kind == IMAGE_SNAPSHOT)
+		return "copy it again and compare sizes, or take it again with pysnap";
+	if (f->damage.s)
+		return "copy it again and compare sizes";
+	return "copy it again if it was larger; else raise ulimit -c, or ProcessSizeMax= and ExternalSizeMax= in coredump.conf, and let it crash again";
+}
+
 static void input_facts(struct target *t, struct report *r)
 {
 	const struct image_facts *f = image_facts(t->img);
@@ -57,7 +69,7 @@ static void input_facts(struct target *t, struct report *r)
 			: str_printf(r->arena, "%s of content were used, no segment is cut", have);
 		report_problem(r, P_PACKED_DAMAGED, str_c(r->arena, f->damage), str_c(r->arena, used));
 	} else if (f->truncated) {
-		report_problem(r, P_TRUNCATED, size_text(r->arena, f->size), size_text(r->arena, f->expected), lost_text(r));
+		report_problem(r, P_TRUNCATED, size_text(r->arena, f->size), size_text(r->arena, f->expected), lost_text(r), whole_or(t, NULL));
 	} else if (f->n_lost) {
 		uint64_t bytes = 0;
 		for (size_t i = 0; i < f->n_lost; i++)
@@ -141,7 +153,7 @@ static void python_facts(struct target *t, struct report *r)
 	r->python.version_source = py->version_exact ? STR("process") : STR("layout");
 	r->python.salvaged = py->salvaged;
 	if (py->salvaged)
-		report_problem(r, P_SALVAGED, py->n_salvaged);
+		report_problem(r, P_SALVAGED, py->n_salvaged, whole_or(t, NOT_THERE));
 	if (py->phase != PHASE_RUNNING)
 		report_problem(r, P_HALF_MADE, py->phase == PHASE_STARTING ? "is starting" : py->phase == PHASE_ENDING ? "is ending" : "is starting or ending",
 			       py->phase == PHASE_STARTING ? " yet" : py->phase == PHASE_ENDING ? " any more" : "");

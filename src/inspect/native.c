@@ -10,6 +10,7 @@
 #include <uthash.h>
 
 #include "inspect/merge.h"
+#include "inspect/parts.h"
 
 /* The report frames of one pc, the innermost inlined one first. */
 struct pc_entry {
@@ -34,6 +35,7 @@ struct natives {
 	size_t n_threads, n_broken, n_no_tables, n_unmatched;
 	long long broken_tid, unmatched_tid;
 	struct str broken_why, unmatched_why;
+	bool unmatched_names;  /* since the interpreter's functions have none */
 	struct module_names no_tables, no_names, no_lines; /* the modules that lack them */
 	struct VEC(struct merge_native) native;
 	struct VEC(struct merge_run) runs;
@@ -481,6 +483,7 @@ void natives_stack(struct natives *n, size_t index, const struct native_part *pa
 		if (!n->n_unmatched++) {
 			n->unmatched_tid = (long long)th->tid;
 			n->unmatched_why = th->unmatched;
+			n->unmatched_names = rc == ERR_ABSENT;
 		}
 	}
 	jit_evaluates(n, n_items);
@@ -504,7 +507,9 @@ void natives_end(struct natives *n)
 	if (!n)
 		return;
 	if (n->n_no_tables) {
-		report_problem(n->r, P_NATIVE_NO_TABLES, n->n_no_tables, n->n_threads, module_names(n, &n->no_tables));
+		report_problem(n->r, P_NATIVE_NO_TABLES, n->n_no_tables, n->n_threads, module_names(n, &n->no_tables),
+			       whole_or(n->t, image_facts(n->t->img)->kind == IMAGE_SNAPSHOT ? "for later snapshots, pysnap without --bundle=none"
+					: "for later cores, 0x37 in /proc/PID/coredump_filter"));
 	}
 	const int fetch = modules_fetch_state(n->t->mods);
 	const char *try = fetch == ERR_ABSENT ? "their debug packages (apt: NAME-dbgsym, dnf: NAME-debuginfo), --debug-path DIR, or --debuginfod=on"
@@ -516,9 +521,12 @@ void natives_end(struct natives *n)
 	if (fetch == ERR_UNSUPPORTED || fetch == ERR_LIMIT)
 		report_problem(n->r, P_FETCH_FAILED, fetch == ERR_LIMIT ? "it took too long" : "it is not in PATH");
 	if (n->n_broken)
-		report_problem(n->r, P_NATIVE_BROKEN, n->n_broken, n->n_threads, n->broken_tid, str_c(n->r->arena, n->broken_why));
+		report_problem(n->r, P_NATIVE_BROKEN, n->n_broken, n->n_threads, n->broken_tid, str_c(n->r->arena, n->broken_why),
+			       whole_or(n->t, "nothing lifts this: what leads on is not in the file, was overwritten, or is code that no unwind table describes"));
 	if (n->n_unmatched)
-		report_problem(n->r, P_NATIVE_UNMATCHED, n->n_unmatched, n->unmatched_tid, str_c(n->r->arena, n->unmatched_why));
+		report_problem(n->r, P_NATIVE_UNMATCHED, n->n_unmatched, n->unmatched_tid, str_c(n->r->arena, n->unmatched_why),
+			       n->unmatched_names ? "the interpreter's file and symbols: -e PATH, --sysroot DIR, --debug-path DIR, or --debuginfod=on"
+			       : whole_or(n->t, "nothing lifts this: one of the two stacks is not whole, or was caught while it changed"));
 	HASH_CLEAR(hh, n->pcs);
 	vec_free(&n->native);
 	vec_free(&n->runs);

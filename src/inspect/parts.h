@@ -16,6 +16,10 @@ struct str started_in(struct target *t);
 /* Once it is known whether a thread crashed: the one that matters first. */
 void threads_sort(struct report *r);
 
+/* How to have the whole file where it is cut or damaged; otherwise (may be NULL) where it is whole. */
+const char *whole_or(const struct target *t, const char *otherwise);
+#define NOT_THERE "nothing lifts this: the memory is not in the file, or it was overwritten before"
+
 /* "4.2 GiB", "118 MiB", "57 KiB", "12 bytes"; in the report's arena, NUL-terminated. */
 const char *size_text(struct arena *a, uint64_t bytes);
 

@@ -186,7 +186,7 @@ static int frames_of(struct collect *c, const struct state *st, uint64_t *shown,
 	*vec_push(&c->parts) = part;
 	if (rc < 0) {
 		out->broken = why_broken(c, rc, w.next);
-		report_problem(c->r, P_FRAMES_BROKEN, (long long)out->tid, str_c(c->r->arena, out->broken), (unsigned long long)*shown);
+		report_problem(c->r, P_FRAMES_BROKEN, (long long)out->tid, str_c(c->r->arena, out->broken), (unsigned long long)*shown, whole_or(c->t, NOT_THERE));
 	} else if (rc > 0) {
 		report_problem(c->r, P_FRAMES_LIMIT, (long long)out->tid, (unsigned long long)*shown);
 	}
@@ -277,7 +277,8 @@ static void take_interp(struct collect *c, const struct py_interp *in, size_t nt
 		*vec_push(&list) = th;
 	int64_t id = HAS(py, PyInterp, id) ? in->id : (int64_t)nth;
 	if (rc < 0)
-		report_problem(c->r, P_THREADS_BROKEN, (long long)id, rc == ERR_CORRUPT ? "loops or cannot be right" : err_word(rc), (unsigned long long)list.n);
+		report_problem(c->r, P_THREADS_BROKEN, (long long)id, rc == ERR_CORRUPT ? "loops or cannot be right" : err_word(rc), (unsigned long long)list.n,
+			       whole_or(c->t, NOT_THERE));
 	else if (rc > 0)
 		report_problem(c->r, P_THREADS_LIMIT, (unsigned long long)c->lim->threads);
 	*vec_push(&c->r->interps) = (struct report_interp){ id, in->main, in->gil_known, in->gil_locked, -1 };
@@ -470,7 +471,8 @@ static void python_threads(struct collect *c)
 	while ((rc = py_next_interp(&w, &in)) > 0)
 		*vec_push(&list) = in;
 	if (rc < 0)
-		report_problem(c->r, P_INTERPS_BROKEN, rc == ERR_CORRUPT ? "loops or cannot be right" : err_word(rc), (unsigned long long)list.n);
+		report_problem(c->r, P_INTERPS_BROKEN, rc == ERR_CORRUPT ? "loops or cannot be right" : err_word(rc), (unsigned long long)list.n,
+			       whole_or(c->t, NOT_THERE));
 	for (size_t i = list.n; i-- > 0;) { /* newest first -> the main interpreter first */
 		int n = py_thread_names(py, &list.p[i], c->r->arena, add_name, c);
 		if (n >= 0 || named < 0)
@@ -480,7 +482,7 @@ static void python_threads(struct collect *c)
 	if (py->salvaged && (rc = py_names_left(py, c->r->arena, add_name, c)) > 0)
 		named = rc;
 	if (named < 0 && named != ERR_ABSENT)
-		report_problem(c->r, P_NAMES_MISSING, err_word(named));
+		report_problem(c->r, P_NAMES_MISSING, err_word(named), whole_or(c->t, NOT_THERE));
 	for (size_t i = list.n; i-- > 0;)
 		take_interp(c, &list.p[i], list.n - 1 - i);
 	chain_states(c);
@@ -493,9 +495,10 @@ static void python_threads(struct collect *c)
 	if (c->n_stale)
 		report_problem(c->r, P_STALE_THREADS, c->n_stale);
 	if (c->n_names_left)
-		report_problem(c->r, P_NAMES_LEFT, c->n_names_left);
+		report_problem(c->r, P_NAMES_LEFT, c->n_names_left, whole_or(c->t, NOT_THERE));
 	if (c->broken.n)
-		report_problem(c->r, P_CODE_BROKEN, (unsigned long long)c->broken.n, (long long)c->broken.tid, str_c(c->r->arena, c->broken.what));
+		report_problem(c->r, P_CODE_BROKEN, (unsigned long long)c->broken.n, (long long)c->broken.tid, str_c(c->r->arena, c->broken.what),
+			       whole_or(c->t, NOT_THERE));
 }
 
 /* Threads of the image that have no thread state. */

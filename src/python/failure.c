@@ -64,7 +64,8 @@ static int not_found(const struct opening *o, struct err *err, const char *msg, 
 	err_set(err, ERR_NOPYTHON, "%s", msg);
 	err_why(err, "%s%s%.*s%s", why, *why ? " (" : "", (int)tried.len, tried.s ? tried.s : "", *why ? ")" : "");
 	if (image_facts(o->img)->truncated)
-		return err_hint(err, "a core that is not cut off: ulimit -c unlimited, and let it crash again");
+		return err_hint(err, image_facts(o->img)->kind == IMAGE_SNAPSHOT ? "copy it again and compare sizes, or take it again with pysnap"
+				: "a core that is not cut off: ulimit -c unlimited, and let it crash again");
 	if (image_facts(o->img)->kind == IMAGE_LIVE)
 		return err_hint(err, "pgrep -af python");
 	return err_hint(err, "-e PROGRAM or --sysroot DIR, with the files that ran and their symbols; --layout FILE for a Python of another make");

@@ -591,8 +591,12 @@ static void limits(struct text *t)
 			sb_safe(&t->b, p->message);
 			color(t, severity == SEVERITY_INFO ? "" : RESET);
 			sb_char(&t->b, '\n');
-			if (p->hint.s) {
-				sb_printf(&t->b, "    try: ");
+			size_t next = i + 1; /* what several in a row need is said once */
+			while (next < r->problems.n && r->problems.p[next].severity != p->severity)
+				next++;
+			const bool again = next < r->problems.n && r->problems.p[next].id == p->id && str_eq(r->problems.p[next].hint, p->hint);
+			if (p->hint.s && !again) {
+				sb_printf(&t->b, str_starts(p->hint, "nothing") ? "    " : "    try: ");
 				sb_safe(&t->b, p->hint);
 				sb_char(&t->b, '\n');
 			}

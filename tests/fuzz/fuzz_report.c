@@ -147,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	*vec_push(&r->interps) = (struct report_interp){ .id = (int64_t)number(&c, 8), .gil_known = flags & 64, .gil_locked = true, .gil_holder_tid = (int64_t)number(&c, 4) };
 	for (uint64_t n = number(&c, 1) % 24; n && cursor_left(&c); n--)
 		thread(r, &c, frames, n_frames);
-	report_problem(r, P_FRAMES_BROKEN, 1LL, str_c(r->arena, text(r, &c)), 2ULL);
+	report_problem(r, P_FRAMES_BROKEN, 1LL, str_c(r->arena, text(r, &c)), 2ULL, "copy it again");
 	report_group(r);
 	render(r, &opt);
 	report_free(r);
