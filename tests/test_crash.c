@@ -7,6 +7,7 @@
 #include "build_elf.h"
 #include "config.h"
 #include "inspect/fault.h"
+#include "inspect/handler.h"
 #include "inspect/instruction.h"
 #include "inspect/signal_frame.h"
 
@@ -282,6 +283,125 @@ START_TEST(frame)
 }
 END_TEST
 
+/* A stack that is full: its pointer stands below it, up to a guard's size; not below what cannot be a stack, nor further. */
+START_TEST(overflown)
+{
+	static const struct { addr_t sp; int rc; } at[] = { { STACK - 8, 0 }, { STACK - 0x10000, 0 }, { DATA - 8, ERR_ABSENT }, { 0x90000, ERR_ABSENT } };
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, 100, CODE, SP);
+	put_context(b, build_elf_memory(b, STACK, 0x4000, 3) + (SP - STACK) + CONTEXT, false, CODE + 8, at[_i].sp);
+	memset(build_elf_memory(b, DATA, 0x1000, 1), 0, 0x1000);
+	struct image *img = build_elf_open(b);
+	struct signal_frame f;
+	ck_assert_int_eq(signal_frame_next(img, only(img), 0, &f), at[_i].rc);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
+/* Frames without siginfo of pid 100's thread 101; pc is 8 bytes into the code. */
+#define TGKILL "\x90\xb8\xea\x00\x00\x00\x0f\x05\x90\x90\x90\x90"
+#define READING "\x90\xb8\x00\x00\x00\x00\x0f\x05\x90\x90\x90\x90"
+#define KILL "\x90\xb8\x3e\x00\x00\x00\x0f\x05\x90\x90\x90\x90"
+#define OTHER "\x89\xc8\x90\x90\x90\x90\x0f\x05\x90\x90\x90\x90"
+#define NOPS "\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90"
+#define DIVIDE "\x90\x90\x90\x90\x90\x90\x90\x90\xf7\xf7\x90\x90"
+#define AGAIN "\x90\x90\x90\x90\x90\x90\x90\x90\x0f\x05\x90\x90"
+#define SVC "\x1f\x20\x03\xd5\x01\x00\x00\xd4\x1f\x20\x03\xd5"
+#define ARM_NOPS "\x1f\x20\x03\xd5\x1f\x20\x03\xd5\x1f\x20\x03\xd5"
+static const struct { const char *code; int last; unsigned trap; uint64_t arg[3], result; enum origin origin; int signo, si_code; uint64_t arm_nr; } origins[] = {
+	{ TGKILL, SIGABRT, 0, { 100, 101, SIGABRT }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 0 },
+	{ OTHER, SIGSEGV, 0, { 100, 101, SIGSEGV }, 0, ORIGIN_OWN, SIGSEGV, SI_TKILL, 0 },
+	{ KILL, SIGABRT, 0, { 100, SIGABRT, 0 }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 0 },
+	{ KILL, SIGABRT, 0, { 0, SIGABRT, 0 }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 0 },
+	/* Another call, signal, thread, process; it failed. */
+	{ READING, SIGABRT, 0, { 100, 101, SIGABRT }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 0 },
+	{ TGKILL, SIGABRT, 0, { 100, 101, SIGUSR1 }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 0 },
+	{ TGKILL, SIGABRT, 0, { 100, 102, SIGABRT }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 0 },
+	{ KILL, SIGABRT, 0, { 55, SIGABRT, 0 }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 0 },
+	{ READING, SIGABRT, 0, { 3, 0x1234, 4096 }, (uint64_t)-4, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 0 },
+	{ NOPS, SIGABRT, 0, { 100, 101, SIGABRT }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 0 },
+	/* What the processor did not trap for. */
+	{ NOPS, SIGSEGV, 0, { 0 }, 0, ORIGIN_OUTSIDE, SIGSEGV, SI_TKILL, 0 },
+	{ NOPS, SIGBUS, 0, { 0 }, 0, ORIGIN_OUTSIDE, SIGBUS, SI_TKILL, 0 },
+	{ NOPS, SIGILL, 0, { 0 }, 0, ORIGIN_OUTSIDE, SIGILL, SI_TKILL, 0 },
+	{ NOPS, SIGFPE, 0, { 0 }, 0, ORIGIN_OUTSIDE, SIGFPE, SI_TKILL, 0 },
+	{ READING, SIGFPE, 0, { 0 }, 0, ORIGIN_OUTSIDE, SIGFPE, SI_TKILL, 0 },
+	/* An old trap, and a system call. */
+	{ READING, SIGSEGV, TRAP_PAGE, { 0 }, 1, ORIGIN_OUTSIDE, SIGSEGV, SI_TKILL, 0 },
+	{ AGAIN, SIGSEGV, TRAP_PAGE, { 0 }, 1, ORIGIN_OUTSIDE, SIGSEGV, SI_TKILL, 0 },
+	{ NOPS, SIGSEGV, TRAP_PAGE, { 0 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 0 },
+	{ NOPS, SIGABRT, TRAP_PAGE, { 0 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 0 },
+	{ NOPS, SIGSEGV, TRAP_PROTECTION, { 0 }, 0, ORIGIN_FAULT, SIGSEGV, SI_KERNEL, 0 },
+	{ NOPS, SIGBUS, TRAP_ALIGNMENT, { 0 }, 0, ORIGIN_FAULT, SIGBUS, 1, 0 },
+	{ NOPS, SIGILL, TRAP_ILLEGAL, { 0 }, 0, ORIGIN_FAULT, SIGILL, 1, 0 },
+	{ DIVIDE, SIGFPE, TRAP_DIVIDE, { 0 }, 0, ORIGIN_FAULT, SIGFPE, 1, 0 },
+	/* aarch64: the first argument is gone, the number is not. */
+	{ SVC, SIGABRT, 0, { 0, 101, SIGABRT }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 131 },
+	{ SVC, SIGABRT, 0, { 0, 101, SIGABRT }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 63 },
+	{ SVC, SIGSEGV, 0, { 0, 5, 6 }, 0, ORIGIN_OUTSIDE, SIGSEGV, SI_TKILL, 63 },
+	{ ARM_NOPS, SIGSEGV, 0, { 0, 5, 6 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 63 },
+};
+
+START_TEST(origin)
+{
+	__auto_type c = &origins[_i];
+	const bool arm = c->arm_nr;
+	struct build_elf *b = build_elf_new(arm ? "aarch64" : "x86_64");
+	build_elf_thread(b, 101, CODE, SP);
+	build_elf_prpsinfo(b, 100, 1, 0, "python", "python x.py");
+	build_elf_load(b, CODE, c->code, 12, 5);
+	memset(build_elf_memory(b, STACK, 0x2000, 3), 0, 0x2000);
+	struct image *img = build_elf_open(b);
+	struct target t = { .img = img, .arena = arena_new() };
+	struct report *r = report_new();
+	struct signal_frame f = { .regs = { .pc = CODE + 8, .sp = SP, .known = UINT64_MAX }, .trapped = !arm, .trap = c->trap, .error = 4, .addr = 0x1234 };
+	static const int x86[3] = { 5, 4, 1 };
+	for (int i = 0; i < 3; i++)
+		f.regs.value[arm ? i : x86[i]] = c->arg[i];
+	f.regs.value[arm ? 8 : 0] = arm ? c->arm_nr : c->result;
+	struct interrupted in = { 0 };
+	ck_assert_int_eq(handler_origin(&t, r, &f, 101, c->last, &in), c->origin);
+	ck_assert_int_eq(in.signo, c->signo);
+	ck_assert_int_eq(in.code, c->si_code);
+	if (c->trap == TRAP_PAGE && c->origin == ORIGIN_FAULT)
+		ck_assert_uint_eq(in.addr, 0x1234);
+	arena_free(t.arena);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
+/* Oldest first, innermost last; the crash is at 0x10.  A function of Python is no handler of the kernel's. */
+START_TEST(handler_name)
+{
+	static const struct { const char *above[2]; bool python[2]; const char *note; } cases[] = {
+		{ { "on_fault", "abort" }, { 0 }, "on_fault ran then; the process ended by SIGABRT" },
+		{ { "go", "abort" }, { true }, "a signal handler ran then; the process ended by SIGABRT" },
+		{ { "go", "on_fault" }, { true }, "on_fault ran then; the process ended by SIGABRT" },
+	};
+	struct report *r = report_new();
+	struct report_frame frames[3] = { { .function = STR("work"), .pc = 0x10 } };
+	const struct report_frame *list[3] = { &frames[0], &frames[1], &frames[2] };
+	for (size_t i = 0; i < 2; i++) {
+		frames[i + 1].function = str_of(cases[_i].above[i]);
+		frames[i + 1].python = cases[_i].python[i];
+		frames[i + 1].pc = frames[i + 1].python ? 0 : 0x20 + i;
+	}
+	struct report_thread th = { .tid = 100 };
+	report_fold(r, list, 3, &th.runs, &th.n_runs);
+	struct image_facts facts = { .pid = 100 };
+	struct interrupted in = { .signo = SIGSEGV, .code = 1, .regs = { .pc = 0x10 }, .sender_pid = -1, .sender_uid = -1 };
+	r->verdict.signal.name = STR("SIGABRT");
+	handler_said(r, &facts, &in, &th);
+	ck_assert_uint_eq(r->verdict.notes.n, 1);
+	CLEANUP(cleanup_free) char *note = xasprintf(STR_FMT, STR_ARG(r->verdict.notes.p[0].text));
+	ck_assert_str_eq(note, cases[_i].note);
+	report_free(r);
+}
+END_TEST
+
 /* One thing is wrong: it is no signal frame (0), or one whose siginfo is left over from something else (1). */
 static const struct { int offset; uint64_t value; size_t width; int is_one; } wrong[] = {
 	{ 0, 0x12345, 8, 0 },                /* uc_flags */
@@ -324,6 +444,9 @@ int main(void)
 	tcase_add_loop_test(c, title, 0, COUNT(titles));
 	tcase_add_loop_test(c, no_code, 0, 3);
 	tcase_add_loop_test(c, frame, 0, 2);
+	tcase_add_loop_test(c, overflown, 0, 4);
+	tcase_add_loop_test(c, origin, 0, COUNT(origins));
+	tcase_add_loop_test(c, handler_name, 0, 3);
 	tcase_add_loop_test(c, no_frame, 0, COUNT(wrong));
 	suite_add_tcase(s, c);
 	SRunner *sr = srunner_create(s);

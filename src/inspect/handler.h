@@ -1,8 +1,12 @@
-/* A crash on which a signal handler ran: what the handler interrupted is the crash, not the end that came later. */
+/*
+ * An end on which a signal handler ran: what the handler interrupted is the crash, not what came later; and where that was a
+ * signal from outside there was no crash.
+ */
 #ifndef INSPECT_HANDLER_H
 #define INSPECT_HANDLER_H
 
 #include "inspect/parts.h"
+#include "inspect/signal_frame.h"
 
 struct interrupted {
 	int signo, code;
@@ -10,12 +14,24 @@ struct interrupted {
 	struct regs regs;
 	bool has_error;           /* x86: it was a page fault, and error is what the processor said of it */
 	uint64_t error;
+	bool outside;             /* neither a fault nor its own signal: another process had sent the signal that the handler then raised again */
+	bool sender_known;        /* outside: the handler had asked for siginfo */
+	int64_t sender_pid, sender_uid; /* -1: not known */
 };
 /*
- * The oldest fault that a handler on th's stack interrupted, or the signal by which the process first tried to end itself.
+ * The oldest fault that a handler on th's stack interrupted, or the signal by which the process first tried to end itself, or
+ * that came from outside and which the handler only passed on.
  * False: none; a handler of another signal is noted all the same.
  */
 bool handler_find(struct target *t, struct report *r, const struct report_thread *th, const struct thread *native, struct interrupted *ret);
+enum origin { ORIGIN_FAULT, ORIGIN_OWN, ORIGIN_OUTSIDE };
+/*
+ * What a signal came from whose handler had no siginfo: only the processor's last trap is known, what was interrupted, and the
+ * signal that ended the process: what re-raises a signal, as faulthandler does, raises the same.  tid: of the thread.
+ */
+enum origin handler_origin(struct target *t, struct report *r, const struct signal_frame *sf, int64_t tid, int last, struct interrupted *in);
+/* Line 1's text of a signal from outside. */
+struct str handler_sender(struct report *r, const struct interrupted *in);
 /* Make the signal of the verdict that one, and say what ended the process later. */
 void handler_said(struct report *r, const struct image_facts *f, const struct interrupted *in, const struct report_thread *th);
 

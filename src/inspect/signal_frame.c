@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-enum { STACK_MAX = 1 << 20 /* of a handler's frames: a fault's lie near its end */, CHUNK = 1 << 14, FRAME_MAX = 1024 };
+enum { STACK_MAX = 1 << 20 /* of a handler's frames: a fault's lie near its end */, CHUNK = 1 << 14, FRAME_MAX = 1024,
+	GUARD = 1 << 20 /* below a stack that is full its pointer may stand: stack_guard_gap of the kernel (mm/mmap.c) */ };
 
 /* A register of struct regs and where it is in the ucontext. */
 struct saved { uint8_t dwarf; uint16_t offset; };
@@ -76,6 +77,23 @@ static void take_info(struct image *img, addr_t at, struct signal_frame *f)
 	}
 }
 
+/* Can a stack pointer stand there: in memory, or, where the stack has overflowed, below it? */
+static bool is_stack(struct image *img, addr_t sp)
+{
+	const struct segment *seg;
+	size_t n = image_segments(img, &seg), lo = 0, hi = n;
+	if (image_segment_at(img, sp))
+		return true;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (seg[mid].start <= sp)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < n && seg[lo].start - sp <= GUARD && seg[lo].prot & 2;
+}
+
 /* A context at `at`?  The kernel wrote it, so what must be zero is, and what was interrupted stood somewhere. */
 static bool take_context(struct image *img, const struct shape *s, addr_t at, struct signal_frame *ret)
 {
@@ -93,7 +111,7 @@ static bool take_context(struct image *img, const struct shape *s, addr_t at, st
 	f.regs.sp = word_at(abi, b + s->sp, 8);
 	f.regs.pc = word_at(abi, b + s->pc, 8);
 	f.regs.syscall.nr = -1;
-	if (!image_segment_at(img, f.regs.sp))
+	if (!is_stack(img, f.regs.sp))
 		return false;
 	if (s->trap) {
 		f.trap = (unsigned)word_at(abi, b + s->trap, 8);

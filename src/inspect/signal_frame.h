@@ -26,6 +26,6 @@ struct signal_frame {
  */
 int signal_frame_next(struct image *img, const struct thread *th, addr_t from, struct signal_frame *ret) MUST_CHECK;
 
-enum { TRAP_DIVIDE = 0, TRAP_ILLEGAL = 6, TRAP_PROTECTION = 13, TRAP_PAGE = 14 };
+enum { TRAP_DIVIDE = 0, TRAP_ILLEGAL = 6, TRAP_PROTECTION = 13, TRAP_PAGE = 14, TRAP_ALIGNMENT = 17 };
 
 #endif

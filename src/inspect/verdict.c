@@ -134,23 +134,21 @@ void verdict_note(struct report *r, const char *key, struct str text)
 }
 
 /* What is said of the thread that crashed. */
-static void crashed(struct target *t, struct report *r, const struct thread *native)
+static void crashed(struct target *t, struct report *r, const struct thread *native, const struct interrupted *in)
 {
 	const struct image_facts *f = image_facts(t->img);
 	const struct report_thread *th = &r->threads.p[0];
-	struct interrupted in;
 	struct fault fault = { .signo = f->siginfo.signo, .code = f->siginfo.code, .has_addr = f->siginfo.has_addr, .addr = f->siginfo.addr, .regs = &native->regs };
 	addr_t pc = native->regs.pc;
-	const bool handler = handler_find(t, r, th, native, &in);
-	if (handler) {
-		handler_said(r, f, &in, th);
-		pc = in.regs.pc;
-		fault = (struct fault){ .signo = in.signo, .code = in.code, .has_addr = true, .addr = in.addr, .regs = &in.regs, .has_error = in.has_error, .error = in.error };
+	if (in) {
+		handler_said(r, f, in, th);
+		pc = in->regs.pc;
+		fault = (struct fault){ .signo = in->signo, .code = in->code, .has_addr = true, .addr = in->addr, .regs = &in->regs, .has_error = in->has_error, .error = in->error };
 	}
-	const struct str name = signal_name(r->arena, handler || f->siginfo.known ? fault.signo : r->verdict.signal.number);
-	if ((handler || f->siginfo.known) && signal_is_fault(fault.signo) && fault.code > 0)
+	const struct str name = signal_name(r->arena, in || f->siginfo.known ? fault.signo : r->verdict.signal.number);
+	if ((in || f->siginfo.known) && signal_is_fault(fault.signo) && fault.code > 0)
 		r->verdict.title = fault_title(t, r, &fault);
-	else if (!r->verdict.title.s || handler || r->verdict.signal.sender_pid == f->pid)
+	else if (!r->verdict.title.s || in || r->verdict.signal.sender_pid == f->pid)
 		r->verdict.title = r->verdict.signal.number == SIGABRT ? abort_title(t, r, th, pc) : str_printf(r->arena, STR_FMT ": the process sent it to itself", STR_ARG(name));
 	if (!(signal_is_fault(fault.signo) && fault.code > 0))
 		r->verdict.raised_by = abort_chain(r, th, pc);
@@ -187,6 +185,17 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	} else {
 		r->verdict.title = STR("the file does not say why the process ended");
 	}
+	struct interrupted in;
+	const struct report_thread *at = NULL;
+	for (size_t i = 0; i < r->threads.n && n && r->verdict.kind == VERDICT_CRASH; i++)
+		if (r->threads.p[i].crashed && !at)
+			at = &r->threads.p[i];
+	const bool handler = at && handler_find(t, r, at, native, &in);
+	if (handler && in.outside) {
+		handler_said(r, f, &in, at);
+		r->verdict.kind = VERDICT_STOPPED;
+		r->verdict.title = handler_sender(r, &in);
+	}
 	r->verdict.word = str_of(word[r->verdict.kind]);
 	for (size_t i = 0; i < r->threads.n; i++)
 		r->threads.p[i].crashed &= r->verdict.kind == VERDICT_CRASH; /* else no thread is to blame: the main one is shown first */
@@ -194,7 +203,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	r->verdict.thread = r->threads.n ? 0 : (size_t)-1;
 	r->verdict.tid = r->threads.n ? r->threads.p[0].tid : -1;
 	if (r->threads.n && n && r->verdict.kind == VERDICT_CRASH) {
-		crashed(t, r, native);
+		crashed(t, r, native, handler ? &in : NULL);
 	} else if (r->threads.n) {
 		r->verdict.location = innermost(&r->threads.p[0], 0, true);
 		if (!r->verdict.location)
