@@ -23,13 +23,14 @@ static const struct { const char *name, *phase; } functions[] = {
 };
 
 struct found {
-	bool names;               /* native frames say that it is the collector */
-	const char *phase;
 	int generation;           /* -1: not known */
 	addr_t object, type;      /* type stands in its ob_type and is none */
 	addr_t before, link;      /* or: after this object the list leads to link, where none is */
 	bool broken, sure;        /* sure: registers or the address lead to it */
 };
+
+/* Words this small are no addresses: the kernel maps nothing there (vm.mmap_min_addr). */
+enum { NULL_PAGE = 0x10000 };
 
 /* "gc_collect_main.constprop.0" is one of them too. */
 static bool named(struct str s, const char *name)
@@ -38,17 +39,62 @@ static bool named(struct str s, const char *name)
 	return s.len >= n && memcmp(s.s, name, n) == 0 && (s.len == n || s.s[n] == '.');
 }
 
-/* The native frames from the crash out to the first Python frame. */
-static void by_names(const struct report_thread *th, addr_t pc, struct found *out)
+/* Of the collector, and its phase; NULL where the function belongs to several. */
+static bool is_collector(struct str function, const char **phase)
+{
+	for (size_t i = 0; function.len && i < sizeof functions / sizeof *functions; i++)
+		if (named(function, functions[i].name)) {
+			*phase = functions[i].phase;
+			return true;
+		}
+	return false;
+}
+
+struct collector_place collector_on(const struct report_thread *th, addr_t pc, struct str interpreter)
 {
 	const struct report_frame *f;
-	for (struct inward w = inward_from(th, pc); (f = inward_next(&w)) && !f->python;)
-		for (size_t i = 0; f->function.len && i < sizeof functions / sizeof *functions; i++)
-			if (named(f->function, functions[i].name)) {
-				out->names = true;
-				if (!out->phase)
-					out->phase = functions[i].phase;
-			}
+	struct collector_place p = { .own = true };
+	bool python = false, first = true;
+	const char *phase;
+	for (struct inward w = inward_from(th, pc); (f = inward_next(&w)); first = false) {
+		if (f->python) {
+			python = true;
+			p.own &= !first;
+			if (p.names)
+				break;
+			continue;
+		}
+		const bool interp = interpreter.len && str_eq(f->module, interpreter);
+		/* Where names are lacking, it is known to be the collector's own doing only up to Python. */
+		if (!p.names && !python)
+			p.own &= interp;
+		if (!interp && interpreter.len)
+			continue; /* another module's "collect" */
+		if (!is_collector(f->function, &phase))
+			continue;
+		p.evaluated |= !p.names && python;
+		p.names = true;
+		if (!p.phase)
+			p.phase = phase;
+	}
+	p.own &= !first && !p.evaluated;
+	return p;
+}
+
+enum collector_who collector_who(const struct report *r, const struct report_thread *th, const struct collector_place *here, struct str interpreter)
+{
+	size_t others = 0;
+	if (here->names)
+		return COLLECTS_THIS;
+	for (size_t i = 0; i < r->threads.n; i++) {
+		const struct report_thread *o = &r->threads.p[i];
+		if (o == th || !o->has_python || o->stale || o->starting)
+			continue;
+		others++;
+		if (collector_on(o, 0, interpreter).names)
+			return COLLECTS_OTHER;
+	}
+	return others ? COLLECTS_SOME : COLLECTS_THIS;
 }
 
 static bool in_registers(const struct regs *regs, addr_t value)
@@ -73,7 +119,8 @@ static void by_registers(const struct py *py, const struct regs *regs, const str
 		const addr_t at[] = { regs->value[i], regs->value[i] + py->layout.size[S_PyGCHead] };
 		addr_t type;
 		for (unsigned k = 0; k < 2 && regs->known >> i & 1; k++)
-			if (!(stack && at[k] >= stack->start && at[k] - stack->start < stack->size) && collector_bad_type(py, types, at[k], &type) == 1 && read_of_type(py, f, type)) {
+			if (!(stack && at[k] >= stack->start && at[k] - stack->start < stack->size) && collector_bad_type(py, types, at[k], &type) == 1 &&
+			    type >= NULL_PAGE && read_of_type(py, f, type)) {
 				out->object = at[k];
 				out->type = type;
 				out->sure = true;
@@ -97,7 +144,8 @@ static void by_lists(const struct py *py, const struct py_collector *c, const st
 			if (bad == 1) {
 				out->object = o.object;
 				out->type = type;
-				out->sure = read_of_type(py, f, type) || in_registers(regs, o.object) || in_registers(regs, o.head) || in_registers(regs, type);
+				out->sure = read_of_type(py, f, type) || in_registers(regs, o.object) || in_registers(regs, o.head) ||
+					    (type >= NULL_PAGE && in_registers(regs, type));
 			}
 			last = o.object;
 			if (out->object && out->generation >= 0)
@@ -107,7 +155,7 @@ static void by_lists(const struct py *py, const struct py_collector *c, const st
 			out->broken = true;
 			out->before = last;
 			out->link = w.at;
-			out->sure = (f->at_known && f->at - w.at < 64) || in_registers(regs, w.at);
+			out->sure = w.at >= NULL_PAGE && ((f->at_known && f->at - w.at < 64) || in_registers(regs, w.at));
 		}
 	}
 }
@@ -125,35 +173,40 @@ static void put_ascii(struct sb *b, const struct abi *abi, addr_t value)
 	sb_printf(b, " ('%.*s')", abi->width, text);
 }
 
-void collector_notes(struct target *t, struct report *r, const struct report_thread *th, const struct regs *regs, const struct fault *f)
+void collector_notes(struct target *t, struct report *r, const struct report_thread *th, const struct regs *regs, const struct fault *f, struct str interpreter)
 {
 	const struct py *py = t->py;
 	struct found found = { .generation = -1 };
 	struct py_collector c;
 	struct collector_types types = { 0 };
 	addr_t interp;
-	by_names(th, regs->pc, &found);
+	const struct collector_place here = collector_on(th, regs->pc, interpreter);
 	if (!py || READ(py, th->state, PyThread, interp, &interp) < 0 || py_collector_find(py, interp, &c) < 0)
 		c = (struct py_collector){ 0 };
 	/* It is another thread's where this one has no lock. */
-	if (!found.names && !(c.known && c.collecting && th->has_python && (th->holds_gil || py->free_threaded)))
+	if (!here.names && !(c.known && c.collecting && th->has_python && (th->holds_gil || py->free_threaded)))
 		return;
+	const enum collector_who who = collector_who(r, th, &here, interpreter);
+	if (who == COLLECTS_OTHER)
+		return; /* its finalizer waits for something: no part of this crash */
 	if (py) {
 		by_lists(py, &c, regs, f, &types, &found);
 		if (!found.object && !found.broken)
 			by_registers(py, regs, f, &types, &found);
 	}
+	if (!here.own || (!here.names && !found.sure))
+		found = (struct found){ .generation = found.generation };
 	r->verdict.collector.known = true;
 	r->verdict.collector.generation = found.generation;
-	r->verdict.collector.phase = found.phase;
+	r->verdict.collector.phase = here.phase;
 	struct sb b = { 0 };
-	sb_printf(&b, "garbage was being collected");
+	sb_printf(&b, who == COLLECTS_SOME ? "some thread was collecting garbage" : "garbage was being collected");
 	if (found.generation >= 0)
 		sb_printf(&b, ", generation %d", found.generation);
-	if (found.phase)
-		sb_printf(&b, ", %s", found.phase);
-	if (!found.names)
-		sb_printf(&b, ", most likely by this thread");
+	if (here.phase)
+		sb_printf(&b, ", %s", here.phase);
+	if (here.evaluated)
+		sb_printf(&b, "; it had called Python code (a finalizer or a callback)");
 	verdict_note(r, "collector", sb_take(&b, r->arena));
 	if (found.object) {
 		r->verdict.collector.object = found.object;

@@ -133,6 +133,13 @@ void verdict_note(struct report *r, const char *key, struct str text)
 	*vec_push(&r->verdict.notes) = (struct report_note){ key, text };
 }
 
+/* The path of the module that Python's data is in, as frames have it; s NULL if it is not known. */
+static struct str interpreter_path(struct target *t, struct report *r)
+{
+	const struct module *m = t->py && t->mods ? modules_at(t->mods, t->py->runtime ? t->py->runtime : t->py->types.type) : NULL;
+	return m && m->path.len ? str_from_bytes(r->arena, m->path.p, m->path.len) : (struct str){ 0 };
+}
+
 /* What is said of the thread that crashed. */
 static void crashed(struct target *t, struct report *r, const struct thread *native, const struct interrupted *in)
 {
@@ -162,7 +169,7 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	if (t->py) /* without Python's frames one crash in libc is like another */
 		crash_ids(t->img, r, th, pc);
 	exceptions_add(t, r, th);
-	collector_notes(t, r, th, fault.regs, &fault);
+	collector_notes(t, r, th, fault.regs, &fault, interpreter_path(t, r));
 	life_notes(t, r, th);
 }
 
