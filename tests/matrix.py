@@ -39,6 +39,7 @@ def main():
     tap.equal([cell for cell in without if cells[cell] == "recorded"], [], "what is called recorded has a fixture")
     tap.equal(sorted(cell for cell in recorded if cells.get(cell, "derived") == "derived"), [], "what has a fixture is not called derived")
     text = subprocess.run([PYANALYZE, "--version", "-v"], stdout=subprocess.PIPE).stdout.decode()
+    tap.equal({line.split(":")[0] for line in text.splitlines() if re.match(r"(proven|recorded|derived): ", line)}, set(cells.values()), "the words that occur are explained, no others")
     tap.equal([line for line in text.splitlines() if len(line) > 100], [], "no line is longer than 100 columns")
     tap.done()
 

@@ -167,5 +167,6 @@ check('a cut snapshot: what several need is said once', len(broken) > 1 and brok
 help_text = subprocess.run([PYANALYZE, '--help'], capture_output=True).stdout.decode()
 for option in ('-s, --show LIST', '-n, --native', '-t, --thread TID|NAME', '    --order=ORDER', '    --frames=N'):
     check(f'--help has {option.strip()}', option in help_text)
+check('--help: --frames=0 does not unfold', 'frames that repeat are shown once' in help_text)
 print(f'1..{done}')
 sys.exit(1 if failed else 0)

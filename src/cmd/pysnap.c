@@ -346,7 +346,7 @@ int main(int argc, char **argv)
 {
 	struct job j = {
 		.cli = { .name = "pysnap", .program = CLI_PYSNAP, .usage = "[OPTIONS] PID", .version = PYSNAP_VERSION "\n" BUILT_WITH,
-			 .about = "Write a snapshot of a running CPython process for pyanalyze. The process is stopped while its memory is copied,\nmostly for some milliseconds, and runs on." },
+			 .about = "Write a snapshot of a running CPython process for pyanalyze. The process is stopped while its memory is copied,\nsome milliseconds and about 0.15 s for each GiB of it, and runs on." },
 		.out.fd = -1,
 		.capture = { .freeze = { .max_pause_ms = 10000, .deadline_ms = 1000 }, .bundle = BUNDLE_ELF, .level = 1, .interrupted = &interrupted },
 	};

@@ -92,6 +92,7 @@ void tables_matrix(struct sb *out)
 	size_t n = machines(machine);
 	uint32_t version;
 	enum layout_had word;
+	bool occurs[sizeof had / sizeof *had] = { 0 };
 
 	for (size_t b = 0; b < sizeof builds / sizeof *builds; b++) {
 		bool begun = false;
@@ -110,13 +111,21 @@ void tables_matrix(struct sb *out)
 			char name[16];
 			snprintf(name, sizeof name, "%u.%u.%u", version >> 24, version >> 16 & 0xff, version >> 8 & 0xff);
 			sb_printf(out, "\n  %-12s", name);
-			for (size_t k = 0; k < n; k++)
-				sb_printf(out, " %-*s", k + 1 < n ? 9 : 0, cell(version, machine[k].name, builds[b].suffix, &word) ? had[word] : "-");
+			for (size_t k = 0; k < n; k++) {
+				const bool there = cell(version, machine[k].name, builds[b].suffix, &word);
+				if (there)
+					occurs[word] = true;
+				sb_printf(out, " %-*s", k + 1 < n ? 9 : 0, there ? had[word] : "-");
+			}
 		}
 		if (begun)
 			sb_char(out, '\n');
 	}
-	sb_str(out, STR("\nA row holds from that release until the next one. proven: a live interpreter of that build read its\n"
-			"own memory through the table; recorded: a snapshot of one is read in every test; derived: from debug\n"
-			"information or headers, no interpreter was held against it. Each is proved on the image before use.\n"));
+	sb_str(out, STR("\nA row holds from that release until the next one; each is proved on the image before use.\n"));
+	if (occurs[HAD_PROVEN])
+		sb_str(out, STR("proven: a live interpreter of that build read its own memory through the table\n"));
+	if (occurs[HAD_RECORDED])
+		sb_str(out, STR("recorded: a snapshot of one is read in every test\n"));
+	if (occurs[HAD_DERIVED])
+		sb_str(out, STR("derived: from debug information or headers; no interpreter was held against it\n"));
 }
