@@ -26,12 +26,12 @@ def check(what, good, why=''):
             print('# ' + line)
 
 
-def run(*options, code=0):
+def run(*options, code=0, stderr=False):
     p = subprocess.run([PYANALYZE, '--source-map', '/=/nonexistent/', *options, 'threads.pz'], cwd=FOLDER, capture_output=True,
                        env={'PATH': os.environ['PATH'], 'LC_ALL': 'C'})
     if p.returncode != code:
         check(f'{options}: exit {code}', False, f'{p.returncode}: {p.stderr.decode()}')
-    return p.stdout.decode() if code == 0 else p.stderr.decode()
+    return p.stdout.decode() if code == 0 and not stderr else p.stderr.decode()
 
 
 def stacks(text):
@@ -63,6 +63,10 @@ for options, names in ((['-t', 'deep'], ['deep']), (['--thread=ping-pong', '-t',
           [t['name'] for t in one['threads']])
     used = {f for t in one['threads'] for f in t['stack']}
     check(f'{options}: and its frames are theirs', used == set(range(len(one['frames']))))
+check('-t of one that is there and one that is not', "has no thread 'nobody'" in run('-t', 'deep', '-t', 'nobody', stderr=True))
+some = run('-t', 'deep')
+check('-t: how many of how many', '1 of 13 threads shown' in some, some[:600])
+check('-t: who holds the GIL, shown or not', re.findall(r'GIL: .*', some) == re.findall(r'GIL: .*', plain), some[:600])
 check('-t of nobody', 'has no thread like that' in run('-t', 'nobody', code=1))
 check('-t of a part of a name', 'has no thread like that' in run('-t', 'dee', code=1))
 

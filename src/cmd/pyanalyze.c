@@ -301,20 +301,24 @@ static bool options(struct cli *c, struct wish *w, int *status)
 	return opt == CLI_END;
 }
 
-/* Keep only the threads that were asked for, by number or name. */
-static bool keep_threads(struct report *r, const struct wish *w)
+/* Keep only the threads that were asked for, by number or name; found: which of the wishes there is a thread for. */
+static bool keep_threads(struct report *r, const struct wish *w, bool *found)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < r->threads.n; i++) {
 		struct report_thread *t = &r->threads.p[i];
 		bool wanted = false;
-		for (size_t k = 0; k < w->threads.n && !wanted; k++) {
+		for (size_t k = 0; k < w->threads.n; k++) {
 			char *end;
 			long long tid = strtoll(w->threads.p[k], &end, 10);
-			wanted = (!*end && tid == t->tid) || (t->name.s && str_is(t->name, w->threads.p[k]));
+			bool is = (!*end && tid == t->tid) || (t->name.s && str_is(t->name, w->threads.p[k]));
+			found[k] |= is;
+			wanted |= is;
 		}
-		if (!wanted)
+		if (!wanted) {
+			*vec_push(&r->hidden) = *t;
 			continue;
+		}
 		if (r->verdict.thread == i)
 			r->verdict.thread = n;
 		else if (r->verdict.thread == n)
@@ -583,6 +587,7 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 	r->tool.version = STR(PYSNAP_VERSION);
 	r->tool.features = features;
 	struct target t = { .img = img, .arena = arena_new() };
+	CLEANUP(cleanup_free) bool *found = NULL;
 	struct limits lim = { .frames = 2000000, .threads = 200000 };
 	int status = 0;
 	rc = modules_open(img, &w->search, &t.mods, &err);
@@ -625,11 +630,19 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 		cli_note(c, "%s: native stacks were unwound in a process confined by %s", path,
 			 rec->sandbox == (SANDBOX_SECCOMP | SANDBOX_LANDLOCK) ? "seccomp and landlock"
 			 : rec->sandbox & SANDBOX_SECCOMP ? "seccomp" : rec->sandbox & SANDBOX_LANDLOCK ? "landlock" : "limits alone");
-	if (w->threads.n && !keep_threads(r, w)) {
+	found = xcalloc(w->threads.n + 1, sizeof *found);
+	if (w->threads.n && !keep_threads(r, w, found)) {
 		err_set(&err, ERR_ABSENT, "%s has no thread like that", path);
 		err_hint(&err, "pyanalyze %s", path);
 		status = cli_error(c, &err);
 		goto out;
+	}
+	for (size_t k = 0; k < w->threads.n; k++) {
+		if (found[k])
+			continue;
+		struct err none = { 0 };
+		err_set(&none, ERR_ABSENT, "%s has no thread '%s'", path, w->threads.p[k]);
+		cli_warn(c, &none);
 	}
 	status = write_reports(c, w, r, path, several, appending);
 	*written = status == 0;

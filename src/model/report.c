@@ -27,6 +27,7 @@ void report_free(struct report *r)
 		return;
 	vec_free(&r->interps);
 	vec_free(&r->threads);
+	vec_free(&r->hidden);
 	vec_free(&r->groups);
 	vec_free(&r->modules);
 	vec_free(&r->exceptions);

@@ -58,6 +58,7 @@ struct report_thread {
 	bool name_left;            /* Python's, found in what is left of a cut file */
 	bool again;                /* a further thread state of a thread that is there already, where it cannot be told how they belong together */
 	bool main, crashed, holds_gil, stale;
+	bool signalled;            /* the one that the signal came to for which the core was written, crash or not */
 	bool starting;             /* a thread state whose thread has not begun */
 	bool has_python;           /* has a thread state */
 	bool active;               /* has at least one Python frame */
@@ -172,6 +173,7 @@ struct report {
 	} verdict;
 	struct VEC(struct report_interp) interps;
 	struct VEC(struct report_thread) threads;  /* the one that matters first */
+	struct VEC(struct report_thread) hidden;   /* those that are not to be shown */
 	struct VEC(struct report_group) groups;    /* in order of first thread */
 	struct VEC(struct report_module) modules;
 	struct VEC(struct report_exception) exceptions;
@@ -185,8 +187,8 @@ void report_free(struct report *r);                /* takes NULL */
 void report_problem(struct report *r, enum problem id, ...);
 /* Fold repetitions of up to 24 frames: frames[0..n) oldest first -> runs in the arena; equal means the same pointer. */
 void report_fold(struct report *r, const struct report_frame *const *frames, size_t n, const struct report_run **ret, size_t *ret_n);
-/* Fill groups: threads with the same frames (function, file, line, in order) but for plumbing; state and interpreter do not matter.
- * Linear in frames. */
+/* Fill groups: threads with the same frames (function, file, line, in order) but for plumbing, in the same interpreters; their state
+ * does not matter.  Linear in frames. */
 void report_group(struct report *r);
 
 #endif

@@ -297,10 +297,11 @@ static void gil(struct sb *b, const struct report *r, const struct report_interp
 		return;
 	}
 	sb_printf(b, "held");
-	for (size_t i = 0; in->gil_holder_tid >= 0 && i < r->threads.n; i++) {
-		if (r->threads.p[i].tid == in->gil_holder_tid) {
+	for (size_t i = 0; in->gil_holder_tid >= 0 && i < r->threads.n + r->hidden.n; i++) {
+		const struct report_thread *t = i < r->threads.n ? &r->threads.p[i] : &r->hidden.p[i - r->threads.n];
+		if (t->tid == in->gil_holder_tid) {
 			sb_printf(b, " by ");
-			words_thread(b, &r->threads.p[i]);
+			words_thread(b, t);
 			break;
 		}
 	}
@@ -316,7 +317,16 @@ void words_facts_threads(struct sb *b, const struct report *r)
 		stale += t->stale;
 		more += t->n_interpreters > 1 ? t->n_interpreters - 1 : 0;
 	}
-	words_count(b, r->threads.n - starting - again - stale, "thread");
+	size_t shown = r->threads.n - starting - again - stale, all = shown;
+	for (size_t i = 0; i < r->hidden.n; i++)
+		all += !r->hidden.p[i].starting && !r->hidden.p[i].again && !r->hidden.p[i].stale;
+	if (r->hidden.n) {
+		words_number(b, shown);
+		sb_printf(b, " of ");
+	}
+	words_count(b, all, "thread");
+	if (r->hidden.n)
+		sb_printf(b, " shown");
 	if (again || more) {
 		sb_printf(b, " with ");
 		words_count(b, r->threads.n - starting - stale + more, "thread state");
