@@ -262,6 +262,7 @@ START_TEST(unsure_interpreter)
 	ck_assert_uint_eq(problems(r, P_INTERP_THREAD), old ? 1 : 0);
 	ck_assert_int_eq(r->threads.p[0].tid, PID);
 	ck_assert_int_eq(r->threads.p[1].tid, old ? -1 : PID);
+	ck_assert_int_eq(r->threads.p[1].python_id != 0, !old);
 	ck_assert_int_eq(r->threads.p[1].name.s != NULL, !old);
 	ck_assert(r->threads.p[1].again && r->threads.p[1].active);
 	report_free(r);
@@ -319,9 +320,9 @@ START_TEST(order)
 {
 	if (names_maker_only(&tables[_i]))
 		return; /* one of the states has no thread that could be ordered: unsure_interpreter */
-	enum { WAYS = 5, MOST = 12 };
+	enum { WAYS = 6, MOST = 12 };
 	static const struct { bool snapshot; int signo; size_t swap; } ways[WAYS] = { { true, 0, 0 }, { false, 0, 0 }, { false, SIGSEGV, 0 },
-		{ false, 0, 3 }, { false, SIGSEGV, 3 } };
+		{ false, 0, 3 }, { false, SIGSEGV, 3 }, { false, SIGTERM, 4 } };
 	struct { pid_t tid; int64_t interp; } seen[WAYS][MOST];
 	size_t n[WAYS];
 	for (int i = 0; i < WAYS; i++) {
@@ -354,14 +355,15 @@ START_TEST(order)
 		for (size_t k = 0; k < n[i]; k++) {
 			seen[i][k].tid = (pid_t)r->threads.p[k].tid;
 			seen[i][k].interp = r->threads.p[k].interpreter;
-			ck_assert_int_eq(r->threads.p[k].crashed, ways[i].signo && r->threads.p[k].tid == b->lwps.p[0].tid);
+			ck_assert_int_eq(r->threads.p[k].crashed, ways[i].signo == SIGSEGV && r->threads.p[k].tid == b->lwps.p[0].tid);
 		}
 		ck_assert_uint_eq(r->verdict.thread, 0);
 		report_free(r);
 		build_free(b);
 	}
-	static const pid_t plain[] = { 0, 1, 0, 2, 3, 6, 7 }, main_crashed[] = { 0, 0, 1, 2, 3, 6, 7 }, last_crashed[] = { 3, 0, 1, 0, 2, 6, 7 };
-	const pid_t *const want[WAYS] = { plain, plain, main_crashed, plain, last_crashed };
+	static const pid_t plain[] = { 0, 1, 0, 2, 3, 6, 7 }, main_crashed[] = { 0, 0, 1, 2, 3, 6, 7 }, last_crashed[] = { 3, 0, 1, 0, 2, 6, 7 },
+		lone_stopped[] = { 7, 0, 1, 0, 2, 3, 6 };
+	const pid_t *const want[WAYS] = { plain, plain, main_crashed, plain, last_crashed, lone_stopped };
 	for (int i = 0; i < WAYS; i++)
 		for (size_t k = 0; k < 7; k++)
 			ck_assert_msg(seen[i][k].tid == PID + want[i][k], "%s: way %d: %zu is %d, not %d", tables[_i].name, i, k, (int)seen[i][k].tid,

@@ -184,6 +184,32 @@ START_TEST(group_differs)
 }
 END_TEST
 
+/* Threads of one stack in other interpreters are not folded: the heading tells the interpreters of all. */
+START_TEST(group_interpreters)
+{
+	static const int64_t in[][2] = { { 0, 1 }, { 0, 2 }, { 0, 2 }, { 2, 0 } };
+	struct report *r = report_new();
+	for (int i = 0; i < 3; i++)
+		*vec_push(&r->interps) = (struct report_interp){ .id = i, .gil_holder_tid = -1 };
+	for (int i = 0; i < 8; i++) {
+		const struct report_frame *f = build_frame(r, "/a.py", 3, "f", 4, 9, "f()");
+		struct report_thread *t = build_thread(r, i, NULL);
+		t->interpreter = in[i % 4][1];
+		if (i < 4) {
+			t->interpreters = in[i];
+			t->n_interpreters = 2;
+		}
+		((struct report_frame *)(uintptr_t)f)->interpreter = t->interpreter;
+		build_stack(r, &f, 1);
+	}
+	report_group(r);
+	static const size_t want[] = { 0, 1, 1, 2, 3, 4, 4, 5 };
+	for (size_t i = 0; i < 8; i++)
+		ck_assert_uint_eq(r->threads.p[i].group, want[i]);
+	report_free(r);
+}
+END_TEST
+
 START_TEST(group_many)
 {
 	struct report *r = build_threads(5000, 1000);
@@ -263,6 +289,7 @@ int main(void)
 	tcase_add_test(c, fold_scales);
 	tcase_add_test(c, group);
 	tcase_add_loop_test(c, group_differs, 0, 7);
+	tcase_add_test(c, group_interpreters);
 	tcase_add_test(c, group_many);
 	tcase_add_test(c, problem);
 	tcase_add_test(c, codes);

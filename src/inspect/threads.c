@@ -417,6 +417,7 @@ static void take_thread(struct collect *c, size_t first, bool have_main, uint64_
 		out->again = true;
 		if (runner_unsure(c, st, e)) {
 			out->tid = -1;
+			out->python_id = 0; /* the maker's */
 			out->name = (struct str){ 0 };
 			report_problem(c->r, P_INTERP_THREAD, (long long)out->interpreter);
 			e = NULL;
@@ -512,7 +513,7 @@ static void native_threads(struct collect *c)
 		struct tid_entry *e = tid_entry(c, native[i].tid);
 		if (!e || e->report || e->image != i + 1)
 			continue;
-		if (c->n_threads >= c->lim->threads) {
+		if (i && c->n_threads >= c->lim->threads) { /* the first is the one that the signal came to */
 			report_problem(c->r, P_THREADS_LIMIT, (unsigned long long)c->lim->threads);
 			break;
 		}
@@ -530,10 +531,10 @@ static void native_threads(struct collect *c)
 	}
 }
 
-/* The thread that caused the dump, the main one, those with Python frames; a thread state whose thread is gone is to blame for nothing. */
+/* The thread that the signal came to, the main one, those with Python frames; a thread state whose thread is gone is to blame for nothing. */
 static int rank(const struct report_thread *t)
 {
-	if (t->crashed)
+	if (t->signalled)
 		return t->holds_gil ? 0 : 1; /* it may have a thread state in each of several interpreters */
 	if (!t->has_python)
 		return t->main ? 6 : 7;
@@ -649,7 +650,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	natives_end(c.natives);
 	if (n && f->kind == IMAGE_CORE)
 		for (size_t i = 0; i < r->threads.n; i++)
-			r->threads.p[i].crashed = r->threads.p[i].tid == native[0].tid; /* the verdict takes it back if nothing crashed, and sorts */
+			r->threads.p[i].crashed = r->threads.p[i].signalled = r->threads.p[i].tid == native[0].tid; /* the verdict takes it back where that is not so, and sorts */
 	source_problems(&c);
 
 	HASH_CLEAR(hh, c.codes);

@@ -86,7 +86,7 @@ static uint64_t hash_str(uint64_t h, struct str s)
 
 static bool frame_same(const struct report_frame *a, const struct report_frame *b)
 {
-	return a == b || (a->python == b->python && a->at.line == b->at.line && str_eq(a->function, b->function) && str_eq(a->file, b->file) &&
+	return a == b || (a->python == b->python && (!a->python || a->interpreter == b->interpreter) && a->at.line == b->at.line && str_eq(a->function, b->function) && str_eq(a->file, b->file) &&
 			  str_eq(a->module, b->module) && (a->function.s || a->pc == b->pc));
 }
 
@@ -136,6 +136,31 @@ static bool stack_same(const struct report_thread *a, const struct report_thread
 	}
 }
 
+/* Where there are several interpreters, those that a thread is in are told with its stack. */
+static uint64_t interpreters_hash(uint64_t h, const struct report_thread *t)
+{
+	h = mix(h, (uint64_t)t->interpreter);
+	for (size_t i = 0; t->n_interpreters > 1 && i < t->n_interpreters; i++)
+		h = mix(h, (uint64_t)t->interpreters[i]);
+	return h;
+}
+
+static bool interpreters_same(const struct report_thread *a, const struct report_thread *b)
+{
+	size_t n = a->n_interpreters > 1 ? a->n_interpreters : 0;
+	if (a->interpreter != b->interpreter || n != (b->n_interpreters > 1 ? b->n_interpreters : 0))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (a->interpreters[i] != b->interpreters[i])
+			return false;
+	return a->again == b->again && (a->tid < 0) == (b->tid < 0);
+}
+
+static bool belongs(const struct report *r, const struct report_thread *a, const struct report_thread *b)
+{
+	return (r->interps.n < 2 || interpreters_same(a, b)) && stack_same(a, b);
+}
+
 void report_group(struct report *r)
 {
 	size_t n = r->threads.n, room = 16;
@@ -147,9 +172,9 @@ void report_group(struct report *r)
 	CLEANUP(cleanup_free) struct slot *slots = xcalloc(room, sizeof *slots);
 	for (size_t i = 0; i < n; i++) {
 		struct report_thread *t = &r->threads.p[i];
-		uint64_t hash = stack_hash(t);
+		uint64_t hash = r->interps.n < 2 ? stack_hash(t) : interpreters_hash(stack_hash(t), t);
 		size_t at = hash & (room - 1);
-		while (slots[at].group && (slots[at].hash != hash || !stack_same(t, &r->threads.p[r->groups.p[slots[at].group - 1].threads[0]])))
+		while (slots[at].group && (slots[at].hash != hash || !belongs(r, t, &r->threads.p[r->groups.p[slots[at].group - 1].threads[0]])))
 			at = (at + 1) & (room - 1);
 		if (!slots[at].group) {
 			/* The list gets its real room below; until then it stands for its first thread. */

@@ -374,6 +374,8 @@ static void verdict(struct text *t)
 		words_thread(&t->b, th);
 		if (th->holds_gil)
 			sb_printf(&t->b, ", holding the GIL");
+		if (f && !f->python && r->python.found && !th->active && !th->has_python)
+			sb_printf(&t->b, ", %s", words_no_stack(r, th));
 		sb_char(&t->b, '\n');
 	}
 	if (r->verdict.culprit.len) {
@@ -493,7 +495,8 @@ static void interpreter(struct text *t, const struct report_thread *th)
 		if (th->n_interpreters > LISTED_INTERPRETERS)
 			sb_printf(&t->b, ", ...");
 	} else if (t->r->interps.n > 1 && th->interpreter >= 0) {
-		sb_printf(&t->b, th->again ? ", interpreter %" PRId64 " in the same thread" : ", interpreter %" PRId64, th->interpreter);
+		sb_printf(&t->b, ", interpreter %" PRId64 "%s", th->interpreter,
+			  !th->again ? "" : th->tid >= 0 ? " in the same thread" : "; which thread runs it is not known");
 	}
 }
 
