@@ -38,6 +38,7 @@ struct build_dict_state;
 struct build {
 	struct layout layout;
 	struct build_region heap, rodata;
+	bool bare_chains;         /* the first frame of a thread stands on no shim, so that its place on the C stack is not known */
 	bool no_rodata;                 /* leave it out of the image, as an ordinary core does */
 	struct py_types types;
 	addr_t runtime;                 /* 0 before 3.7 */

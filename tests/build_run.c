@@ -350,6 +350,9 @@ addr_t build_frame(struct build *b, addr_t thread, const struct build_frame *f)
 	if (!layout_has(&b->layout, F_PyFrame_previous))
 		return push_frame_object(b, thread, f);
 	unsigned width = b->layout.abi.width;
+	const bool first = !build_get(b, current_frame_at(b, thread), width);
+	if (first && !b->bare_chains)
+		push_shim(b, thread);
 	size_t n_locals = build_field_get(b, f->code, F_PyCode_co_nlocalsplus), values = n_locals + f->n_stack + 8;
 	addr_t inside = 0;
 	if (f->generator) {
@@ -363,7 +366,7 @@ addr_t build_frame(struct build *b, addr_t thread, const struct build_frame *f)
 	WRITE_IF(b, o, PyFrame, instr_ptr, f->lasti < 0 ? start : start + (addr_t)f->lasti);
 	WRITE_IF(b, o, PyFrame, prev_instr, f->lasti < 0 ? start - 2 : start + (addr_t)f->lasti);
 	WRITE_IF(b, o, PyFrame, builtins, b->builtins);
-	WRITE_IF(b, o, PyFrame, is_entry, f->entry);
+	WRITE_IF(b, o, PyFrame, is_entry, f->entry || first);
 	addr_t end = put_values(b, build_field_at(b, o, F_PyFrame_localsplus), f, n_locals);
 	WRITE_IF(b, o, PyFrame, stacktop, f->executing ? -1 : (int64_t)(n_locals + f->n_stack));
 	WRITE_IF(b, o, PyFrame, stackpointer, f->executing ? 0 : end);

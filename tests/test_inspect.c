@@ -249,6 +249,7 @@ static bool names_maker_only(const struct layout *l)
 START_TEST(unsure_interpreter)
 {
 	struct build *b = build_new(&tables[_i]);
+	b->bare_chains = true;
 	addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
 	addr_t sub = build_interp(b, 1);
 	build_frame(b, build_thread(b, b->interp, BUILD_IDENT(b), PID), &(struct build_frame){ .code = code, .lasti = 2 });
@@ -327,6 +328,7 @@ START_TEST(order)
 	size_t n[WAYS];
 	for (int i = 0; i < WAYS; i++) {
 		struct build *b = build_new(&tables[_i]);
+		b->bare_chains = true;
 		addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
 		addr_t sub = build_interp(b, 1), in[] = { b->interp, b->interp, sub, sub, sub };
 		/* The main thread, and the last one, have states in the subinterpreter too. */

@@ -147,6 +147,8 @@ static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f,
 static struct str why_broken(struct collect *c, int rc, addr_t at)
 {
 	unsigned long long a = at;
+	if (rc == ERR_CORRUPT && !at)
+		return str_of("the chain of frames ends in the middle of a run of the evaluation loop");
 	switch (rc) {
 	case ERR_FAULT: return str_printf(c->r->arena, "frame 0x%llx is not in the capture", a);
 	case ERR_CORRUPT: return str_printf(c->r->arena, "frame 0x%llx cannot be right: the chain loops there or does not lead to a frame", a);
@@ -184,6 +186,13 @@ static int frames_of(struct collect *c, const struct state *st, uint64_t *shown,
 	}
 	part.n = c->python.n - part.first;
 	*vec_push(&c->parts) = part;
+	/* 3.15: every chain of a thread ends at the frame that was made with it (Include/cpython/pystate.h). */
+	addr_t base;
+	if (rc == 0 && *shown < c->lim->frames && READ(c->t->py, st->th.addr, PyThread, base_frame, &base) == 0 && base && part.n &&
+	    c->python.p[c->python.n - 1].addr != base) {
+		rc = ERR_CORRUPT;
+		w.next = 0;
+	}
 	if (rc < 0) {
 		out->broken = why_broken(c, rc, w.next);
 		report_problem(c->r, P_FRAMES_BROKEN, (long long)out->tid, str_c(c->r->arena, out->broken), (unsigned long long)*shown, whole_or(c->t, NOT_THERE));

@@ -117,6 +117,17 @@ static bool is_shim_owner(const struct py *py, uint64_t owner)
 }
 
 /*
+ * Is this where a thread's chain may end?  From 3.12 on the evaluation loop puts a shim beneath every run of it, in 3.11 it marks the
+ * run's first frame (Python/ceval.c, _PyEval_EvalFrameDefault); frame objects end anywhere.
+ */
+static bool may_end(const struct py *py, const struct py_frame *f)
+{
+	if (HAS(py, PyFrame, is_entry))
+		return f->entry;
+	return f->shim || !HAS(py, PyFrame, previous) || TRAIT(py, owner_shim) == 255;
+}
+
+/*
  * 3.11 on: _PyInterpreterFrame.
  *
  * The position is a pointer into the code.  prev_instr (3.11, 3.12) is the instruction that runs, or the last cache entry of
@@ -173,6 +184,8 @@ int py_next_frame(struct walk *w, struct py_frame *ret)
 	if (rc < 0)
 		return walk_stop(w, rc);
 	walk_leave(w, next);
+	if (!next && !may_end(w->py, &f))
+		w->failed = ERR_CORRUPT;
 	*ret = f;
 	return 1;
 }

@@ -102,7 +102,7 @@ struct py_frame {
 enum { PY_MAX_INTERPS = 100000, PY_MAX_THREADS = 1000000, PY_MAX_FRAMES = 10000000 };
 struct walk py_interps(const struct py *py);
 struct walk py_threads(const struct py *py, const struct py_interp *in);
-struct walk py_frames(const struct py *py, addr_t first);
+struct walk py_frames(const struct py *py, addr_t first); /* of a thread: a chain that ends where none does is ERR_CORRUPT, at 0 */
 /*
  * 1 got one, 0 the end, <0 broken here: ERR_FAULT, ERR_CORRUPT (cycle or nonsense), ERR_LIMIT; then the walk is over.
  * w.n counts those that were given out, w.next is the one that is broken, or where a cycle was noticed.
