@@ -1,6 +1,6 @@
 /*
  * merge: stacks as text in, one stack as text out, innermost first.  A native frame is its letter and its stack pointer, "e" in
- * front where its name says that it evaluates; a run is where it lies and how many Python frames it has.
+ * front where its name says that it evaluates, "?" where it was guessed; a run is where it lies and how many Python frames it has.
  */
 #include <check.h>
 #include <stdio.h>
@@ -33,6 +33,12 @@ static const struct {
 	{ "cut, and below all of it", "a10 b20", "5*1", false, ERR_CORRUPT, "ab0" },
 	{ "a signal handler's own stack", "a910 b920 c20 d30 e40", "925*1 35*1", true, ERR_CORRUPT, "abcde01" },
 	{ "run below a handler's own stack", "a910 b920 c20 d30 e40", "25*1 35*1", true, 0, "ab0C1De" },
+	{ "a gap: between, in neither", "a10 ?b90 c99", "25*2", true, 0, "a01bc" },
+	{ "a gap: two runs in it, one past all", "a10 ?b90", "25*1 45*1 95*2", false, 0, "a01b23" },
+	{ "a gap: two runs in it, then one that is in the next", "a10 ?b90 c99", "25*1 45*1 95*2", true, 0, "a0123Bc" },
+	{ "a gap: runs in the wrong order", "a10 ?b90 c99", "45*1 25*1", true, ERR_CORRUPT, "abc01" },
+	{ "a gap after one that evaluates", "ea10 ?b90 c99", "25*1 45*2", true, 0, "0A12bc" },
+	{ "a gap, and no run in it", "a10 ?b20 c30", "25*1", true, 0, "a0Bc" },
 	{ "count: one each", "ea10 b20 ec30 d40", "0*1 0*1", true, 0, "0Ab1Cd" },
 	{ "count: several frames a run", "a10 eb20 ec30 d40", "0*3 0*2", true, 0, "a012B34Cd" },
 	{ "count: one is entering", "ea10 b20 ec30 d40", "0*1", true, 0, ">b0Cd" },
@@ -53,6 +59,8 @@ START_TEST(merge)
 	char letter[32], out[65];
 	size_t n = 0, r = 0, got, all = 0;
 	for (const char *s = merges[_i].native; *s; n++) {
+		native[n].gap = s[0] == '?';
+		s += native[n].gap;
 		native[n].eval = s[0] == 'e' && s[1] >= 'a';
 		s += native[n].eval;
 		letter[n] = *s++;

@@ -3,8 +3,9 @@
  *
  * Python frames run in evaluation frames of C, a run of them in each: one frame a run up to 3.10, from 3.11 on as many as call
  * each other without C between them.  Where something that belongs to a run lies on the C stack (3.12's shim, the _PyCFrame of
- * 3.10 and 3.11), the evaluation frame is the one whose part of the stack holds it; no name is needed.  Else evaluation frames
- * known by name are counted from the oldest.
+ * 3.10 and 3.11), the evaluation frame is the one whose part of the stack holds it; no name is needed.  What lies between a frame
+ * and one that was only guessed is put between the two, in neither.  Else evaluation frames known by name are counted from the
+ * oldest.
  */
 #ifndef INSPECT_MERGE_H
 #define INSPECT_MERGE_H
@@ -14,6 +15,7 @@
 struct merge_native {
 	addr_t sp;     /* the lowest address of its part of the stack, which ends where the caller's begins; 0: not known */
 	bool eval;     /* it is known by its name to evaluate */
+	bool gap;      /* it was guessed: between it and the one before, which it called, there may be others */
 };
 struct merge_run {
 	addr_t at;     /* what lies in the part of its evaluation frame; 0: not known */

@@ -463,7 +463,7 @@ void natives_stack(struct natives *n, size_t index, const struct native_part *pa
 		const struct native_frame *f = &rec->frames.p[s->first + i];
 		struct pc_entry *e = entry_of(n, f);
 		*vec_push(&n->entries) = e;
-		*vec_push(&n->native) = (struct merge_native){ f->sp, e->eval };
+		*vec_push(&n->native) = (struct merge_native){ f->sp, e->eval, f->bits & (NATIVE_GUESS | NATIVE_SCAN | NATIVE_LINK) };
 	}
 	if (!n->native.n) {
 		for (size_t i = 0; i < n->python.n; i++)
