@@ -174,7 +174,19 @@ static const struct {
 	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)" },
 	{ BYTES("\x0f\x29\x47\x01"), DATA, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: write to address 0x50001, which the instruction wants to be a multiple of 16",
 	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)" },
-	{ BYTES("\xf7\xf7"), 0, SIGFPE, 1, CODE, false, 0, "SIGFPE: integer division by zero at 0x401000", "SIGFPE: integer division by zero at 0x401000" },
+	/* div edi; idiv edi; idiv qword [rdi]; div bh */
+	{ BYTES("\xf7\xf7"), 0, SIGFPE, 1, CODE, false, 0, "SIGFPE: integer division by zero at 0x401000", "SIGFPE: integer division by zero or overflow at 0x401000" },
+	{ BYTES("\xf7\xf7"), 0xffffffff00000000, SIGFPE, 1, CODE, false, 0, "SIGFPE: integer division by zero at 0x401000", "SIGFPE: integer division by zero or overflow at 0x401000" },
+	{ BYTES("\xf7\xff"), 0xffffffff, SIGFPE, 1, CODE, false, 0, "SIGFPE: overflow of an integer division at 0x401000", "SIGFPE: integer division by zero or overflow at 0x401000" },
+	{ BYTES("\x48\xf7\x3f"), DATA, SIGFPE, 1, CODE, false, 0, "SIGFPE: integer division by zero at 0x401000", "SIGFPE: integer division by zero or overflow at 0x401000" },
+	{ BYTES("\x48\xf7\x3f"), 0x8, SIGFPE, 1, CODE, false, 0, "SIGFPE: integer division by zero or overflow at 0x401000", "SIGFPE: integer division by zero or overflow at 0x401000" },
+	{ BYTES("\xf6\xf7"), 0, SIGFPE, 1, CODE, false, 0, "SIGFPE: integer division by zero at 0x401000", "SIGFPE: integer division by zero or overflow at 0x401000" },
+	{ BYTES("\x90"), 0, SIGFPE, 1, CODE, false, 0, "SIGFPE: integer division by zero or overflow at 0x401000", "SIGFPE: integer division by zero or overflow at 0x401000" },
+	/* No address is given. */
+	{ BYTES("\x8b\x47\x01"), DATA, SIGBUS, 1, 0, false, 0, "SIGBUS: an access that is not aligned; no address is given", "SIGBUS: an access that is not aligned; no address is given" },
+	{ BYTES("\x8b\x47\x01"), DATA, SIGBUS, 1, DATA + 1, false, 0, "SIGBUS: read of address 0x50001 (not aligned)", "SIGBUS: access to address 0x50001 (not aligned)" },
+	{ BYTES("\x90"), 0, SIGTRAP, SI_KERNEL, 0, false, 0, "SIGTRAP: sent by the kernel; no address is given", "SIGTRAP: sent by the kernel; no address is given" },
+	{ BYTES("\x90"), 0, SIGTRAP, 1, CODE, false, 0, "SIGTRAP: breakpoint instruction at 0x401000", "SIGTRAP: breakpoint instruction at 0x401000" },
 	{ BYTES("\x0f\x0b"), 0, SIGILL, 2, CODE, false, 0, "SIGILL: illegal operand at 0x401000", "SIGILL: illegal operand at 0x401000" },
 };
 
@@ -190,6 +202,26 @@ START_TEST(title)
 	arena_free(t.arena);
 	report_free(r);
 	end(&m);
+}
+END_TEST
+
+/* int3: pc is after it, and the kernel gives neither code nor address. */
+START_TEST(breakpoint)
+{
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, 100, CODE + 1, SP);
+	build_elf_load(b, CODE, "\xcc\x90", 2, 5);
+	struct image *img = build_elf_open(b);
+	struct target t = { .img = img, .arena = arena_new() };
+	struct report *r = report_new();
+	struct fault f = { .signo = SIGTRAP, .code = SI_KERNEL, .has_addr = true, .regs = &only(img)->regs };
+	ck_assert_str_eq(str_c(t.arena, fault_title(&t, r, &f)), "SIGTRAP: breakpoint instruction at 0x401000");
+	ck_assert(!signal_gives_address(SIGTRAP, SI_KERNEL, 0) && !signal_gives_address(SIGBUS, 1, 0));
+	ck_assert(signal_gives_address(SIGBUS, 1, 9) && signal_gives_address(SIGSEGV, 1, 0));
+	arena_free(t.arena);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
 }
 END_TEST
 
@@ -398,6 +430,17 @@ START_TEST(handler_name)
 	ck_assert_uint_eq(r->verdict.notes.n, 1);
 	CLEANUP(cleanup_free) char *note = xasprintf(STR_FMT, STR_ARG(r->verdict.notes.p[0].text));
 	ck_assert_str_eq(note, cases[_i].note);
+	ck_assert(!r->verdict.signal.code_unknown && r->verdict.signal.code_name.len);
+	in.outside = true;
+	handler_said(r, &facts, &in, &th);
+	ck_assert(r->verdict.signal.code_unknown && !r->verdict.signal.code_name.len && r->verdict.signal.sender_pid == -1);
+	CLEANUP(cleanup_free) char *unasked = xasprintf(STR_FMT, STR_ARG(handler_sender(r, &in)));
+	ck_assert_str_eq(unasked, "SIGSEGV from outside (the sender is not in the core)");
+	in.sender_known = true;
+	in.sender_pid = 5;
+	in.sender_uid = 7;
+	CLEANUP(cleanup_free) char *sent = xasprintf(STR_FMT, STR_ARG(handler_sender(r, &in)));
+	ck_assert_str_eq(sent, "SIGSEGV sent by pid 5 (uid 7)");
 	report_free(r);
 }
 END_TEST
@@ -442,6 +485,7 @@ int main(void)
 	tcase_add_loop_test(c, instruction, 0, COUNT(instructions));
 	tcase_add_loop_test(c, arguments, 0, COUNT(calls));
 	tcase_add_loop_test(c, title, 0, COUNT(titles));
+	tcase_add_test(c, breakpoint);
 	tcase_add_loop_test(c, no_code, 0, 3);
 	tcase_add_loop_test(c, frame, 0, 2);
 	tcase_add_loop_test(c, overflown, 0, 4);

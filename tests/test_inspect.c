@@ -20,6 +20,10 @@ static const struct { int signo, code; int sender; addr_t addr; enum verdict_kin
 	/* The stack is at 0x30000 to 0x32000, sp 0x30010; libx.so at 0x50000 to 0x51000. */
 	{ SIGSEGV, 1, 0, 0x2fff8, VERDICT_CRASH, false, "SIGSEGV: access to address 0x2fff8 (stack overflow: in the guard page of main's stack)" },
 	{ SIGSEGV, 2, 0, 0x2f000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x2f000 (stack overflow: in the guard page of main's stack)" },
+	/* A guard that is part of the stack's own mapping; further from sp, and refused, it is none. */
+	{ SIGSEGV, 1, 0, 0x30008, VERDICT_CRASH, false, "SIGSEGV: access to address 0x30008 (stack overflow: in the guard page of main's stack)" },
+	{ SIGSEGV, 2, 0, 0x30008, VERDICT_CRASH, false, "SIGSEGV: access to address 0x30008 (the mapping does not allow it)" },
+	{ SIGSEGV, 1, 0, 0x70008, VERDICT_CRASH, false, "SIGSEGV: access to address 0x70008 (nothing is mapped there)" },
 	{ SIGSEGV, 1, 0, 0x51000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x51000 (at the very end of libx.so)" },
 	{ SIGSEGV, 1, 0, 0x5100c, VERDICT_CRASH, false, "SIGSEGV: access to address 0x5100c (12 bytes past the end of libx.so)" },
 	{ SIGSEGV, 2, 0, 0x50008, VERDICT_CRASH, false, "SIGSEGV: access to address 0x50008 (the mapping does not allow it)" },
@@ -28,7 +32,7 @@ static const struct { int signo, code; int sender; addr_t addr; enum verdict_kin
 	{ SIGSEGV, 0x80, 0, 0, VERDICT_CRASH, false,
 	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)" },
 	{ SIGBUS, 2, 0, 0x7000, VERDICT_CRASH, false, "SIGBUS: access to address 0x7000 (past the end of the mapped file)" },
-	{ SIGFPE, 1, 0, 0x401000, VERDICT_CRASH, false, "SIGFPE: integer division by zero at 0x401000" },
+	{ SIGFPE, 1, 0, 0x401000, VERDICT_CRASH, false, "SIGFPE: integer division by zero or overflow at 0x401000" },
 	{ SIGILL, 2, 0, 0x401000, VERDICT_CRASH, false, "SIGILL: illegal operand at 0x401000" },
 	{ SIGABRT, -6, PID, 0, VERDICT_CRASH, false, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)" },
 	{ SIGSEGV, -6, PID, 0, VERDICT_CRASH, false, "SIGSEGV: the process sent it to itself" },
@@ -80,6 +84,7 @@ START_TEST(verdict)
 	build_elf_thread(b, PID, 0x401000, 0x30010);
 	memset(build_elf_memory(b, 0x30000, 0x2000, 3), 0, 0x2000);
 	memset(build_elf_memory(b, 0x50000, 0x1000, 1), 0, 0x1000);
+	memset(build_elf_memory(b, 0x70000, 0x1000, 3), 0, 0x1000);
 	build_elf_file(b, 0x50000, 0x51000, 0, "/usr/lib/libx.so");
 	build_elf_cursig(b, verdicts[_i].signo);
 	build_elf_prpsinfo(b, PID, 1, 0, "python", "python x.py");

@@ -42,7 +42,16 @@ static struct str guard_words(struct image *img, struct arena *a)
 		: str_printf(a, "stack overflow: in the guard page of thread %d's stack", (int)th->tid);
 }
 
-struct str address_words(struct image *img, struct arena *a, addr_t addr, const struct regs *regs)
+/*
+ * glibc since 2.42 makes a thread's guard of the stack's own mapping (MADV_GUARD_INSTALL, Linux 6.13), which stays one that can be
+ * written, and may be one with the next thread's; the kernel says of the guard that nothing is mapped there.
+ */
+static bool in_own_guard(const struct segment *seg, addr_t addr, addr_t sp, bool unmapped)
+{
+	return unmapped && sp && (seg->prot & 3) == 3 && (sp > addr ? sp - addr : addr - sp) <= FRAME;
+}
+
+struct str address_words(struct image *img, struct arena *a, addr_t addr, bool unmapped, const struct regs *regs)
 {
 	const struct segment *below, *above;
 	addr_t sp = regs ? regs->sp : 0;
@@ -52,7 +61,7 @@ struct str address_words(struct image *img, struct arena *a, addr_t addr, const 
 		return str_printf(a, "%llu bytes past a null pointer", (unsigned long long)addr);
 	neighbours(img, addr, &below, &above);
 	if (below && addr - below->start < below->size)
-		return (struct str){ 0 };
+		return in_own_guard(below, addr, sp, unmapped) ? guard_words(img, a) : (struct str){ 0 };
 	/* The stack pointer stands at the low end of its stack, and the address just beneath that. */
 	if (sp && above && above->start - addr <= GUARD && (sp > addr ? sp - addr : addr - sp) <= FRAME &&
 	    (sp < above->start || (sp - above->start < above->size && sp - above->start <= FRAME)) && above->prot & 2)

@@ -23,7 +23,7 @@ static const struct code codes[] = {
 	{ SIGILL, 3, "ILL_ILLADR", "illegal addressing mode" },
 	{ SIGILL, 4, "ILL_ILLTRP", "illegal trap" },
 	{ SIGILL, 5, "ILL_PRVOPC", "privileged instruction" },
-	{ SIGFPE, 1, "FPE_INTDIV", "integer division by zero" },
+	{ SIGFPE, 1, "FPE_INTDIV", "integer division by zero or overflow" },
 	{ SIGFPE, 2, "FPE_INTOVF", "integer overflow" },
 	{ SIGFPE, 3, "FPE_FLTDIV", "floating-point division by zero" },
 	{ SIGFPE, 4, "FPE_FLTOVF", "floating-point overflow" },
@@ -61,6 +61,11 @@ bool signal_is_fault(int signo)
 	return signo == 11 || signo == 7 || signo == 4 || signo == 8 || signo == 5 || signo == 31;
 }
 
+bool signal_gives_address(int signo, int code, addr_t addr)
+{
+	/* x86 tells an alignment check so: exc_alignment_check() of Linux arch/x86/kernel/traps.c */
+	return code != SI_KERNEL && !(signo == SIGBUS && code == 1 && !addr);
+}
 
 const char *signal_code_name(int signo, int code)
 {
@@ -106,7 +111,7 @@ static enum access access_by_error(uint64_t error)
 }
 
 /* No address is given: what the instruction shows of one. */
-static struct str title_without_address(struct image *img, struct report *r, const struct instruction *in, enum access access, struct str name)
+static struct str title_without_address(struct image *img, struct report *r, const struct instruction *in, enum access access, struct str name, bool alignment)
 {
 	unsigned long long at = in->address, to = in->target;
 	if (in->has_address && in->aligned)
@@ -117,7 +122,32 @@ static struct str title_without_address(struct image *img, struct report *r, con
 		r->verdict.access = access_word[ACCESS_EXEC];
 		return str_printf(r->arena, STR_FMT ": %s to 0x%llx (no address can be like that)", STR_ARG(name), in->transfer, to);
 	}
+	if (alignment)
+		return str_printf(r->arena, STR_FMT ": an access that is not aligned; no address is given", STR_ARG(name));
 	return str_printf(r->arena, STR_FMT ": the processor refused an access; no address is given (often an address that is not canonical)", STR_ARG(name));
+}
+
+/* A fault of the instruction itself, not of memory. */
+static struct str title_of_code(struct image *img, struct report *r, struct fault *f, const struct instruction *in, const char *words, bool none)
+{
+	const struct str name = signal_name(r->arena, f->signo);
+	const struct abi *abi = image_abi(img);
+	enum { I386 = 3, X86_64 = 62, INT3 = 0xcc };
+	addr_t at = f->addr;
+	uint8_t b;
+	if (f->signo == SIGFPE && f->code == 1 && in->divisor_known)
+		words = in->divisor ? "overflow of an integer division" : "integer division by zero";
+	/* int3: force_sig(SIGTRAP) of Linux arch/x86/kernel/traps.c, which gives no code and no address; pc is after it */
+	if (none && f->signo == SIGTRAP && f->regs && (abi->machine == X86_64 || abi->machine == I386) &&
+	    image_read(img, f->regs->pc - 1, &b, 1) == 0 && b == INT3) {
+		words = "breakpoint instruction";
+		at = f->regs->pc - 1;
+		f->at_known = true;
+		f->at = at;
+	} else if (none) {
+		return str_printf(r->arena, STR_FMT ": %s; no address is given", STR_ARG(name), words ? words : "sent by the kernel");
+	}
+	return str_printf(r->arena, STR_FMT ": %s at 0x%llx", STR_ARG(name), words ? words : "fault", (unsigned long long)at);
 }
 
 struct str fault_title(struct target *t, struct report *r, struct fault *f)
@@ -125,7 +155,7 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 	const struct code *c = code_of(f->signo, f->code);
 	const struct str name = signal_name(r->arena, f->signo);
 	unsigned long long addr = f->addr;
-	const bool none = f->code == SI_KERNEL;
+	const bool none = !signal_gives_address(f->signo, f->code, f->addr);
 	struct instruction in = { 0 };
 	enum access access = ACCESS_UNKNOWN;
 	if (f->regs && instruction_at(t->img, f->regs, f->has_addr && !none, f->addr, r->arena, &in) == 0) {
@@ -135,15 +165,15 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 	f->at_known = in.has_address || (f->has_addr && !none);
 	f->at = in.has_address ? in.address : f->addr;
 	if (f->signo == SIGILL || f->signo == SIGFPE || f->signo == SIGTRAP)
-		return str_printf(r->arena, STR_FMT ": %s at 0x%llx", STR_ARG(name), c && c->words ? c->words : "fault", addr);
+		return title_of_code(t->img, r, f, &in, c ? c->words : NULL, none);
 	if (f->signo == SIGSYS)
 		return str_printf(r->arena, STR_FMT ": %s", STR_ARG(name), c && c->words ? c->words : "bad system call");
 	const bool fetched = f->regs && f->has_addr && !none && f->regs->pc == f->addr && !is_code(t->img, f->addr);
 	access = fetched ? ACCESS_EXEC : f->has_error ? access_by_error(f->error) : in.access;
 	r->verdict.access = access_word[access];
 	if (none)
-		return title_without_address(t->img, r, &in, access, name);
-	struct str words = address_words(t->img, r->arena, addr, f->regs);
+		return title_without_address(t->img, r, &in, access, name, f->signo == SIGBUS && f->code == 1);
+	struct str words = address_words(t->img, r->arena, addr, f->signo == SIGSEGV && f->code == 1, f->regs);
 	if (fetched)
 		words = str_printf(r->arena, "%s %s", how_it_went(t->img, f->regs), addr < 4096 ? "a null pointer"
 			: image_segment_at(t->img, addr) || (f->signo == SIGSEGV && f->code == 2) ? "memory that is no code" : "unmapped memory");

@@ -24,8 +24,11 @@ const char *signal_code_name(int signo, int code);
 /* Does the kernel send it for what an instruction did? */
 bool signal_is_fault(int signo);
 
+/* Does the kernel give an address with it? */
+bool signal_gives_address(int signo, int code, addr_t addr);
+
 /* What is known of an address that could not be accessed: "null pointer", "12 bytes past the end of libfoo.so", "stack overflow: ...";
- * s NULL where nothing is.  regs: of the thread; NULL: not known. */
-struct str address_words(struct image *img, struct arena *a, addr_t addr, const struct regs *regs);
+ * s NULL where nothing is.  unmapped: the kernel says that nothing is mapped there; regs: of the thread, NULL: not known. */
+struct str address_words(struct image *img, struct arena *a, addr_t addr, bool unmapped, const struct regs *regs);
 
 #endif

@@ -265,8 +265,9 @@ void handler_said(struct report *r, const struct image_facts *f, const struct in
 	r->verdict.signal.number = in->signo;
 	r->verdict.signal.name = signal_name(r->arena, in->signo);
 	r->verdict.signal.code = in->code;
-	r->verdict.signal.code_name = code_name ? str_of(code_name) : (struct str){ 0 };
-	r->verdict.signal.has_addr = fault && in->code != SI_KERNEL;
+	r->verdict.signal.code_unknown = in->outside && !in->sender_known;
+	r->verdict.signal.code_name = code_name && !r->verdict.signal.code_unknown ? str_of(code_name) : (struct str){ 0 };
+	r->verdict.signal.has_addr = fault && signal_gives_address(in->signo, in->code, in->addr);
 	r->verdict.signal.addr = in->addr;
 	r->verdict.signal.sender_pid = in->outside ? in->sender_pid : fault ? -1 : f->pid;
 	r->verdict.signal.sender_uid = in->sender_uid;

@@ -172,6 +172,31 @@ static void find_operand(const struct decoded *d, bool known, addr_t fault, stru
 		ret->access = access_of(one);
 }
 
+static uint64_t low_bits(uint64_t v, unsigned bits)
+{
+	return bits < 64 ? v & ((UINT64_C(1) << bits) - 1) : v;
+}
+
+/* The first operand of div and idiv. */
+static void find_divisor(struct image *img, const struct decoded *d, struct instruction *ret)
+{
+	const ZydisDecodedOperand *op = &d->op[0];
+	const struct abi *abi = d->abi;
+	uint8_t b[8];
+	addr_t at;
+	if (op->type == ZYDIS_OPERAND_TYPE_REGISTER) {
+		int n = dwarf_of(abi, ZydisRegisterGetLargestEnclosing(mode_of(abi), op->reg.value));
+		if (n < 0 || !(d->regs->known >> n & 1))
+			return;
+		const bool high = op->reg.value >= ZYDIS_REGISTER_AH && op->reg.value <= ZYDIS_REGISTER_BH;
+		ret->divisor = low_bits(d->regs->value[n] >> (high ? 8 : 0), op->size);
+		ret->divisor_known = true;
+	} else if (op->type == ZYDIS_OPERAND_TYPE_MEMORY && op->size <= 64 && address_of(d, op, &at) && image_read(img, at, b, op->size / 8) == 0) {
+		struct cursor c = cursor_of(b, op->size / 8, abi->big_endian);
+		ret->divisor_known = cursor_uint(&c, op->size / 8, &ret->divisor) == 0;
+	}
+}
+
 int instruction_at(struct image *img, const struct regs *regs, bool known, addr_t fault, struct arena *a, struct instruction *ret)
 {
 	struct decoded d = { .abi = image_abi(img), .regs = regs };
@@ -191,6 +216,8 @@ int instruction_at(struct image *img, const struct regs *regs, bool known, addr_
 		return ERR_CORRUPT;
 	struct instruction in = { .text = str_from_bytes(a, text, strlen(text)) };
 	in.divides = d.in.mnemonic == ZYDIS_MNEMONIC_DIV || d.in.mnemonic == ZYDIS_MNEMONIC_IDIV;
+	if (in.divides && d.in.operand_count)
+		find_divisor(img, &d, &in);
 	put_registers(&d, a, &in);
 	find_operand(&d, known, fault, &in);
 	if (!known && !in.has_address)

@@ -18,6 +18,8 @@ struct instruction {
 	unsigned size;            /* bytes of that operand */
 	bool aligned;             /* it has to be */
 	bool divides;
+	bool divisor_known;
+	uint64_t divisor;
 	addr_t target;            /* where a return, jump or call would have gone; 0: not known, or it is none */
 	const char *transfer;     /* "return", "jump", "call"; NULL */
 };

@@ -67,14 +67,14 @@ static void signal_facts(struct report *r, const struct image_facts *f, int sign
 	r->verdict.signal.known = true;
 	r->verdict.signal.number = f->siginfo.known ? f->siginfo.signo : signo;
 	r->verdict.signal.name = signal_name(r->arena, r->verdict.signal.number);
+	r->verdict.signal.code_unknown = !f->siginfo.known;
 	if (!f->siginfo.known)
 		return;
 	const char *code_name = signal_code_name(f->siginfo.signo, f->siginfo.code);
 	r->verdict.signal.code = f->siginfo.code;
 	if (code_name)
 		r->verdict.signal.code_name = str_of(code_name);
-	/* With SI_KERNEL si_addr is not the address that was used. */
-	r->verdict.signal.has_addr = f->siginfo.has_addr && f->siginfo.code != 0x80;
+	r->verdict.signal.has_addr = f->siginfo.has_addr && signal_gives_address(f->siginfo.signo, f->siginfo.code, f->siginfo.addr);
 	r->verdict.signal.addr = f->siginfo.addr;
 	if (f->siginfo.has_sender) {
 		r->verdict.signal.sender_pid = f->siginfo.pid;

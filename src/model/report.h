@@ -151,7 +151,7 @@ struct report {
 		struct str word;           /* line 1's first word: CRASH STOPPED SNAPSHOT UNKNOWN */
 		int64_t tid;               /* the thread that matters; -1 */
 		size_t thread;             /* its index; (size_t)-1 */
-		struct { bool known; struct str name; int number, code; struct str code_name; bool has_addr; uint64_t addr; int64_t sender_pid, sender_uid; /* -1 */ } signal;
+		struct { bool known; struct str name; int number, code; struct str code_name; bool has_addr; uint64_t addr; int64_t sender_pid, sender_uid; /* -1 */ bool code_unknown; } signal;
 		const struct report_frame *location; /* the innermost Python frame, else the innermost; NULL if none */
 		struct str culprit;                  /* the module a crash comes from; s NULL: not known, or the interpreter itself */
 		struct str group_id, detail_id;      /* of a crash: formats/crash_id.md; s NULL: not known */

@@ -350,7 +350,8 @@ static json_t *verdict(const struct report *r)
 	if (r->verdict.signal.known) {
 		put_text(signal, "name", r->verdict.signal.name);
 		put(signal, "number", json_integer(r->verdict.signal.number));
-		put(signal, "code", json_integer(r->verdict.signal.code));
+		if (!r->verdict.signal.code_unknown)
+			put(signal, "code", json_integer(r->verdict.signal.code));
 		put_text(signal, "code_name", r->verdict.signal.code_name);
 		if (r->verdict.signal.has_addr)
 			put_hex(signal, "address", r->verdict.signal.addr);

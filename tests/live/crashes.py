@@ -182,7 +182,7 @@ def fatal_errors(python):
 
 NO_ADDRESS = " (no address can be like that)"
 IN_C = (  # function: the title, as a pattern
-    ("fault_divide", r"SIGFPE: integer division by zero at 0x[0-9a-f]+"),
+    ("fault_divide", r"SIGFPE: integer division by zero(?: or overflow)? at 0x[0-9a-f]+"),
     ("fault_illegal", r"SIGILL: illegal operand at 0x[0-9a-f]+"),
     ("fault_breakpoint", r"SIGTRAP: the process sent it to itself"),
     ("fault_bus", r"SIGBUS: write to address 0x[0-9a-f]+008 \(past the end of the mapped file\)"),
