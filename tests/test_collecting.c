@@ -1,4 +1,7 @@
-/* Whose collection it was, and whether the collector itself crashed: stacks as text, innermost first. */
+/*
+ * Which frames of a crash matter: whose collection it was, whether the collector itself crashed, what was evaluated.
+ * Stacks as text, innermost first.
+ */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,12 +92,36 @@ START_TEST(who)
 }
 END_TEST
 
+/* The innermost Python frame of a crash at frame `at`: that which it evaluates, if it is the evaluation loop; none of a handler's. */
+static const struct { const char *stack; size_t at, python; } evaluates[] = {
+	{ "x:wr py i:eval py i:eval", 0, 1 },
+	{ "py i:eval py i:eval", 1, 0 },
+	{ "i:eval py i:eval", 0, 1 },
+	{ "x:raise x:restore py py i:eval py", 4, 2 },
+	{ "x:raise x:restore i:eval py", 2, 3 },
+};
+
+START_TEST(evaluated)
+{
+	struct stack s;
+	struct report_thread th = thread_of(&s, evaluates[_i].stack);
+	const struct report_frame *f;
+	struct inward w = inward_python_from(&th, PC + evaluates[_i].at);
+	while ((f = inward_next(&w)) && !f->python)
+		;
+	ck_assert_msg(f == &s.f[evaluates[_i].python], "%s: frame %td", evaluates[_i].stack, f ? f - s.f : -1);
+	w = inward_from(&th, PC + evaluates[_i].at);
+	ck_assert_ptr_eq(inward_next(&w), &s.f[evaluates[_i].at]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("collecting");
 	TCase *c = tcase_create("stacks");
 	tcase_add_loop_test(c, place, 0, (int)(sizeof places / sizeof *places));
 	tcase_add_loop_test(c, who, 0, (int)(sizeof whose / sizeof *whose));
+	tcase_add_loop_test(c, evaluated, 0, (int)(sizeof evaluates / sizeof *evaluates));
 	suite_add_tcase(s, c);
 	SRunner *sr = srunner_create(s);
 	srunner_run_all(sr, CK_NORMAL);

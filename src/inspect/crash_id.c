@@ -36,7 +36,8 @@ const struct report_frame *inward_next(struct inward *w)
 	return w->t->runs[w->run].frames[--w->k];
 }
 
-struct inward inward_from(const struct report_thread *t, addr_t pc)
+/* evaluated: from the Python frames on that the frame at pc evaluates. */
+static struct inward from_frame(const struct report_thread *t, addr_t pc, bool evaluated)
 {
 	const struct inward all = { t, t->n_runs, 0, 0 };
 	const struct report_frame *f;
@@ -44,9 +45,20 @@ struct inward inward_from(const struct report_thread *t, addr_t pc)
 	while (pc && (f = inward_next(&w))) {
 		if (!f->python && f->pc == pc)
 			return before;
-		before = w;
+		if (!evaluated || !f->python)
+			before = w;
 	}
 	return all;
+}
+
+struct inward inward_from(const struct report_thread *t, addr_t pc)
+{
+	return from_frame(t, pc, false);
+}
+
+struct inward inward_python_from(const struct report_thread *t, addr_t pc)
+{
+	return from_frame(t, pc, true);
 }
 
 /* Modules that only carry out what others asked for: the C and C++ run times, ctypes' call machinery, the interpreter. */
@@ -77,7 +89,7 @@ void crash_ids(struct image *img, struct report *r, const struct report_thread *
 	module_line(&b, m && m->path.len ? str_from_bytes(r->arena, m->path.p, m->path.len) : (struct str){ 0 });
 	const struct report_frame *f, *seen[FUNCTIONS];
 	size_t n = 0;
-	for (struct inward w = inward_from(t, pc); n < FUNCTIONS && (f = inward_next(&w));) {
+	for (struct inward w = inward_python_from(t, pc); n < FUNCTIONS && (f = inward_next(&w));) {
 		size_t i = 0;
 		if (!f->python)
 			continue;

@@ -46,6 +46,8 @@ struct inward {
 };
 /* From the native frame that stands at pc on; from the innermost where none does. */
 struct inward inward_from(const struct report_thread *t, addr_t pc);
+/* For Python frames: where the evaluation loop itself stands at pc, what it evaluates lies inside of it, and comes first. */
+struct inward inward_python_from(const struct report_thread *t, addr_t pc);
 const struct report_frame *inward_next(struct inward *w); /* NULL: the end */
 
 /* "SIGABRT sent by pid 99 (uid 0)", of a signal that has a sender. */

@@ -122,7 +122,7 @@ static struct str snapshot_title(struct report *r, const struct image_facts *f)
 static const struct report_frame *innermost(const struct report_thread *th, addr_t pc, bool python)
 {
 	const struct report_frame *f;
-	struct inward w = inward_from(th, pc);
+	struct inward w = python ? inward_python_from(th, pc) : inward_from(th, pc);
 	while ((f = inward_next(&w)) && f->python != python)
 		;
 	return f;
