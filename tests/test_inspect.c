@@ -426,6 +426,35 @@ START_TEST(thread_loop)
 }
 END_TEST
 
+/* A link of the list is 0 too early: what else leads to the rest finds it, and it is said; a whole list has nothing of it. */
+START_TEST(thread_list_cut)
+{
+	for (int cut = 0; cut < 2; cut++) {
+		struct build *b = build_new(&tables[_i]);
+		addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 }), t[3];
+		for (int k = 0; k < 3; k++) {
+			t[k] = build_thread(b, b->interp, BUILD_IDENT(b) + 0x1000 * (uint64_t)k, PID + k);
+			build_frame(b, t[k], &(struct build_frame){ .code = code, .lasti = 2 });
+		}
+		build_gil(b, b->interp, t[1]);
+		if (cut)
+			WRITE(b, t[2], PyThread, next, 0);
+		struct py *py = build_py(b);
+		if (!b->runtime)
+			py->tstate_current = b->tstate_current;
+		struct report *r = report_new();
+		say(py->img, py, NULL, r);
+		size_t with_frames = 0;
+		for (size_t i = 0; i < r->threads.n; i++)
+			with_frames += r->threads.p[i].active;
+		ck_assert_msg(problems(r, P_THREADS_UNLISTED) == (cut ? 1u : 0u) && with_frames == 3 && r->threads.n == 3, "%s: cut %d: %zu threads, %zu problems",
+			      tables[_i].name, cut, with_frames, problems(r, P_THREADS_UNLISTED));
+		report_free(r);
+		build_free(b);
+	}
+}
+END_TEST
+
 /* Stacks oldest first, "name file" each; native ones have no file. equal: has the first row's group_id. */
 static const struct { const char *signal, *module; const char *stack[8]; bool equal, detail; } crashes[] = {
 	{ "SIGSEGV", "/usr/lib/libc.so.6", { "main /srv/a.py", "work /srv/a.py", "strlen" }, true, true },
@@ -542,6 +571,7 @@ int main(void)
 	tcase_add_loop_test(c, unsure_interpreter, 0, n_tables);
 	tcase_add_loop_test(c, chain, 0, n_tables);
 	tcase_add_loop_test(c, thread_loop, 0, n_tables);
+	tcase_add_loop_test(c, thread_list_cut, 0, n_tables);
 	tcase_set_timeout(c, 60);
 	suite_add_tcase(s, c);
 	SRunner *sr = srunner_create(s);

@@ -274,13 +274,21 @@ static struct tid_entry *tid_entry(struct collect *c, pid_t tid)
 	return e;
 }
 
+struct thread_vec VEC(struct py_thread);
+static void add_thread(void *arg, const struct py_thread *t)
+{
+	struct thread_vec *list = arg;
+	*vec_push(list) = *t;
+}
+
 /* An interpreter and its thread states, the oldest first as the report has them. */
 static void take_interp(struct collect *c, const struct py_interp *in, size_t nth)
 {
 	const struct py *py = c->t->py;
 	struct walk w = py_threads(py, in);
 	struct py_thread th;
-	struct VEC(struct py_thread) list = { 0 };
+	struct thread_vec list = { 0 }, more = { 0 };
+	bool misfit = false;
 	int rc = 0;
 	while (c->states.n + list.n < c->lim->threads && (rc = py_next_thread(&w, &th)) > 0)
 		*vec_push(&list) = th;
@@ -290,6 +298,13 @@ static void take_interp(struct collect *c, const struct py_interp *in, size_t nt
 			       whole_or(c->t, NOT_THERE));
 	else if (rc > 0)
 		report_problem(c->r, P_THREADS_LIMIT, (unsigned long long)c->lim->threads);
+	if (rc <= 0)
+		(void)py_unlisted(py, in, list.p, list.n, &misfit, add_thread, &more);
+	if (more.n || (misfit && rc == 0))
+		report_problem(c->r, P_THREADS_UNLISTED, (long long)id, misfit ? "its links back do not fit" : "it ends early", more.n);
+	for (size_t i = 0; i < more.n && c->states.n + list.n < c->lim->threads; i++)
+		*vec_push(&list) = more.p[i];
+	vec_free(&more);
 	*vec_push(&c->r->interps) = (struct report_interp){ id, in->main, in->gil_known, in->gil_locked, -1 };
 	py_find_starting(py, list.p, list.n);
 	for (size_t i = list.n; i-- > 0;)

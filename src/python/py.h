@@ -112,6 +112,13 @@ int py_next_thread(struct walk *w, struct py_thread *ret) MUST_CHECK;
 int py_next_frame(struct walk *w, struct py_frame *ret) MUST_CHECK;
 
 /*
+ * Thread states that the list of an interpreter, all of whose walk is listed[0..n), should lead to and does not, where one of them
+ * runs Python: got is called for each.  How many.  *misfit: the links back do not fit those forth.
+ */
+size_t py_unlisted(const struct py *py, const struct py_interp *in, const struct py_thread *listed, size_t n, bool *misfit,
+		   void (*got)(void *arg, const struct py_thread *t), void *arg);
+
+/*
  * Which of an interpreter's thread states, all of them in the order of the walk, belong to threads that are still being started: those
  * have run nothing, and no id of their own.
  */
