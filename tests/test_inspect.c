@@ -426,6 +426,31 @@ START_TEST(thread_loop)
 }
 END_TEST
 
+/* Python initialised in another thread than the process's first: the runtime's main thread is the main one, and no other. */
+START_TEST(main_of_python)
+{
+	struct build *b = build_new(&tables[_i]);
+	addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
+	build_frame(b, build_thread(b, b->interp, BUILD_IDENT(b), PID + 1), &(struct build_frame){ .code = code, .lasti = 2 });
+	build_thread_name(b, b->interp, BUILD_IDENT(b), "MainThread");
+	struct thread first = b->lwps.p[0];
+	first.tid = PID;
+	first.regs.tls = BUILD_IDENT(b) + 0x5000;
+	*vec_push(&b->lwps) = first;
+	struct py *py = build_py(b);
+	image_facts_mut(py->img)->pid = PID;
+	uint64_t ident;
+	const bool known = py_main_ident(py, &ident) == 0;
+	struct report *r = report_new();
+	say(py->img, py, NULL, r);
+	ck_assert_uint_eq(r->threads.n, 2);
+	for (size_t i = 0; i < 2; i++)
+		ck_assert_msg(!known || r->threads.p[i].main == (r->threads.p[i].has_python), "%s: %d", tables[_i].name, (int)r->threads.p[i].tid);
+	report_free(r);
+	build_free(b);
+}
+END_TEST
+
 /* A link of the list is 0 too early: what else leads to the rest finds it, and it is said; a whole list has nothing of it. */
 START_TEST(thread_list_cut)
 {
@@ -572,6 +597,7 @@ int main(void)
 	tcase_add_loop_test(c, chain, 0, n_tables);
 	tcase_add_loop_test(c, thread_loop, 0, n_tables);
 	tcase_add_loop_test(c, thread_list_cut, 0, n_tables);
+	tcase_add_loop_test(c, main_of_python, 0, n_tables);
 	tcase_set_timeout(c, 60);
 	suite_add_tcase(s, c);
 	SRunner *sr = srunner_create(s);

@@ -64,6 +64,8 @@ struct collect {
 	struct VEC(struct native_part) parts;    /* of them */
 	struct natives *natives; /* NULL: native stacks were not asked for */
 	size_t n_threads, n_stale, n_names_left;
+	bool main_known;        /* Python says which thread is the main one */
+	uint64_t main_ident;    /* that one's */
 	bool names_left;        /* Python's names are what a cut file still holds of them */
 	struct { uint64_t n; int64_t tid; struct str what; } broken; /* frames whose code cannot be read, the first one's thread and text */
 	struct str folder;      /* of relative names: the process's, or */
@@ -489,6 +491,8 @@ static void python_threads(struct collect *c)
 	const struct py *py = c->t->py;
 	uint64_t main_ident = 0;
 	bool have_main = py_main_ident(py, &main_ident) == 0;
+	c->main_known = have_main;
+	c->main_ident = main_ident;
 	struct walk w = py_interps(py);
 	struct py_interp in;
 	struct VEC(struct py_interp) list = { 0 };
@@ -533,6 +537,10 @@ static void native_threads(struct collect *c)
 	size_t n = image_threads(c->t->img, &native);
 	if (!n)
 		report_problem(c->r, P_NO_THREADS);
+	const bool tls_is_ident = abi_tls_is_self(image_abi(c->t->img));
+	bool main_shown = false;
+	for (size_t i = 0; i < c->r->threads.n; i++)
+		main_shown |= c->r->threads.p[i].main;
 	for (size_t i = 0; i < n; i++) {
 		struct tid_entry *e = tid_entry(c, native[i].tid);
 		if (!e || e->report || e->image != i + 1)
@@ -543,7 +551,9 @@ static void native_threads(struct collect *c)
 		}
 		struct report_thread *out = vec_push(&c->r->threads);
 		out->interpreter = -1;
-		out->main = native[i].tid == image_facts(c->t->img)->pid;
+		/* Python may have been initialised in another thread than the process's first. */
+		out->main = c->main_known && !main_shown ? tls_is_ident && native[i].regs.tls == c->main_ident
+							 : !c->main_known && native[i].tid == image_facts(c->t->img)->pid;
 		native_facts(c, &native[i], out);
 		out->image = i + 1;
 		c->stack.n = 0;
