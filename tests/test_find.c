@@ -378,6 +378,8 @@ static void overruled(const struct layout *l, const char *config)
 	ck_assert_msg(rc == 0 && !strcmp(py->layout.name, l->name), "%s: %s; %s", l->name, err.msg, err.why);
 	snprintf(want, sizeof want, "%u.%u.%u", l->version >> 24, l->version >> 16 & 255, l->version >> 8 & 255);
 	ck_assert_str_eq(py->version_text, want);
+	snprintf(want, sizeof want, "%u.80.%u", other.version >> 24, other.version >> 8 & 255);
+	ck_assert_str_eq(py->version_denied, want);
 	build_free(b);
 	/* Its word against a user's: then a frame has to speak for the table. */
 	b = build_new(&other);

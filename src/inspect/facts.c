@@ -157,6 +157,10 @@ static void python_facts(struct target *t, struct report *r)
 	if (py->phase != PHASE_RUNNING)
 		report_problem(r, P_HALF_MADE, py->phase == PHASE_STARTING ? "is starting" : py->phase == PHASE_ENDING ? "is ending" : "is starting or ending",
 			       py->phase == PHASE_STARTING ? " yet" : py->phase == PHASE_ENDING ? " any more" : "");
+	if (py->version_denied[0]) {
+		report_problem(r, P_VERSION_FORCED, py->version_denied, py->version_text);
+		r->verdict.likely = true;
+	}
 	if (py->table_older)
 		report_problem(r, P_TABLE_OLDER, py->version_text, py->layout.name);
 	if (py->self_refused)

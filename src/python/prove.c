@@ -198,6 +198,9 @@ static int prove_version(struct py *py, addr_t interp, const struct known_versio
 	}
 	*sure = agrees;
 	*lied = known->forced && sys && !agrees;
+	py->version_denied[0] = 0;
+	if (*lied)
+		version_format(sys_hexversion(py, interp), py->version_denied, sizeof py->version_denied);
 	py->version = version;
 	py->version_exact = exact;
 	snprintf(py->version_text, sizeof py->version_text, "%s", text);
