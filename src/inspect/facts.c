@@ -21,14 +21,17 @@ const char *size_text(struct arena *a, uint64_t bytes)
  */
 static bool no_stacks(struct image *img)
 {
-	enum { PAGE = 4096, BELOW = 256 };
+	enum { PAGE = 4096, BELOW = 64, VDSO = 16 << 10 };
+	uint64_t vdso = 0; /* which every core has, and which lies above the stack */
+	if (image_auxv(img, 33 /* AT_SYSINFO_EHDR */, &vdso) < 0)
+		vdso = 0;
 	const struct thread *th;
 	const size_t n = image_threads(img, &th);
 	size_t asked = 0;
 	for (size_t i = 0; i < n; i++) {
 		uint8_t byte;
 		for (uint64_t k = 0; th[i].regs.sp && k < BELOW; k++)
-			if (image_read(img, th[i].regs.sp + k * PAGE, &byte, 1) == 0)
+			if ((!vdso || th[i].regs.sp + k * PAGE - vdso >= VDSO) && image_read(img, th[i].regs.sp + k * PAGE, &byte, 1) == 0)
 				return false;
 		asked += th[i].regs.sp != 0;
 	}
