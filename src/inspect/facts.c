@@ -30,9 +30,12 @@ static bool no_stacks(struct image *img)
 	size_t asked = 0;
 	for (size_t i = 0; i < n; i++) {
 		uint8_t byte;
-		for (uint64_t k = 0; th[i].regs.sp && k < BELOW; k++)
-			if ((!vdso || th[i].regs.sp + k * PAGE - vdso >= VDSO) && image_read(img, th[i].regs.sp + k * PAGE, &byte, 1) == 0)
+		for (uint64_t k = 0; th[i].regs.sp && k < BELOW; k++) {
+			const addr_t at = th[i].regs.sp + k * PAGE;
+			/* Beside stacks lie first pages of libraries, which are there without private memory too. */
+			if ((!vdso || at - vdso >= VDSO) && (!k || !image_mapping_at(img, at)) && image_read(img, at, &byte, 1) == 0)
 				return false;
+		}
 		asked += th[i].regs.sp != 0;
 	}
 	return asked > 0;
