@@ -32,11 +32,11 @@ struct natives {
 	struct pc_entry *pcs;
 	bool eval_default;         /* there is a _PyEval_EvalFrameDefault, so PyEval_EvalFrameEx only calls it */
 	const struct module *interpreter;
-	size_t n_threads, n_broken, n_no_tables, n_unmatched;
+	size_t n_threads, n_broken, n_no_tables, n_unproven, n_unmatched;
 	long long broken_tid, unmatched_tid;
 	struct str broken_why, unmatched_why;
 	bool unmatched_names;  /* since the interpreter's functions have none */
-	struct module_names no_tables, no_names, no_lines; /* the modules that lack them */
+	struct module_names no_tables, unproven, no_names, no_lines; /* the modules that lack them */
 	struct VEC(struct merge_native) native;
 	struct VEC(struct merge_run) runs;
 	struct VEC(const struct report_frame *) python;
@@ -371,6 +371,17 @@ static void runs_of(struct natives *n, addr_t state, const struct native_python 
 
 /* ---- one thread */
 
+/* Is there a file at the path that nothing proves to be the one that ran? */
+static bool is_unproven(const struct natives *n, struct blob path)
+{
+	const struct module *mods;
+	const size_t count = path.len ? modules_list(n->t->mods, &mods) : 0;
+	for (size_t i = 0; i < count; i++)
+		if (mods[i].unproven && mods[i].path.len == path.len && memcmp(mods[i].path.p, path.p, path.len) == 0)
+			return true;
+	return false;
+}
+
 static void say_end(struct natives *n, const struct native_stack *s, struct report_thread *th)
 {
 	struct arena *a = n->r->arena;
@@ -384,6 +395,11 @@ static void say_end(struct natives *n, const struct native_stack *s, struct repo
 	case NATIVE_CUT: th->native_broken = STR("unwinding ended before"); return; /* NATIVE_FAILED tells */
 	case NATIVE_NO_TABLES:
 		th->native_broken = str_printf(a, "no unwind tables of " STR_FMT, STR_ARG(base));
+		if (is_unproven(n, path)) {
+			n->n_unproven++;
+			add_module(&n->unproven, base);
+			return;
+		}
 		n->n_no_tables++;
 		add_module(&n->no_tables, base.s ? base : STR("?"));
 		return;
@@ -511,6 +527,9 @@ void natives_end(struct natives *n)
 			       whole_or(n->t, image_facts(n->t->img)->kind == IMAGE_SNAPSHOT ? "for later snapshots, pysnap without --bundle=none"
 					: "for later cores, 0x37 in /proc/PID/coredump_filter"));
 	}
+	if (n->n_unproven)
+		report_problem(n->r, P_NATIVE_UNPROVEN, n->n_unproven, n->n_threads, module_names(n, &n->unproven),
+			       image_facts(n->t->img)->kind == IMAGE_CORE ? "core" : "snapshot");
 	const int fetch = modules_fetch_state(n->t->mods);
 	const char *try = fetch == ERR_ABSENT ? "their debug packages (apt: NAME-dbgsym, dnf: NAME-debuginfo), --debug-path DIR, or --debuginfod=on"
 					      : "their debug packages (apt: NAME-dbgsym, dnf: NAME-debuginfo), or --debug-path DIR";
