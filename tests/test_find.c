@@ -352,6 +352,7 @@ static void lies(const struct layout *l, const char *config)
 			      err.msg, err.why);
 		ck_assert_int_eq(py->version >> 16, l->version >> 16);
 		ck_assert(py->version_exact == !gone);
+		ck_assert_str_eq(py->version_denied, gone ? "3.99.1" : ""); /* all that is left to speak against it */
 		tear_down(&s);
 	}
 }

@@ -196,7 +196,7 @@ static int prove_version(struct py *py, addr_t interp, const struct known_versio
 		return sys ? refuse(ret, PROOF_VERSION, "sys.hexversion says %s", text)
 			   : refuse(ret, PROOF_VERSION, "sys has no hexversion, and this seems to be %s", text);
 	}
-	*sure = agrees;
+	*sure = py->version_sure = agrees;
 	*lied = known->forced && sys && !agrees;
 	py->version_denied[0] = 0;
 	if (*lied)

@@ -28,7 +28,9 @@ struct py {
 	uint32_t version;         /* full PY_VERSION_HEX as the process says (sys.hexversion, Py_Version or debug offsets) */
 	bool version_exact;       /* false: taken from the layout */
 	char version_text[32];    /* "3.12.1", "3.14.0rc2" */
-	char version_denied[32];  /* what sys.hexversion says where a version that was given overruled it; else empty */
+	bool version_sure;        /* sys.hexversion is of the layout's minor version */
+	char version_denied[32];  /* what the image says (sys.hexversion, else Py_Version, the version text or its files' names) where a version
+				     or a layout that was given overruled it; else empty */
 	const char *found_by;     /* "hint", "symbol", "section", "dynamic" (symbols in the image), "cookie", "head_code" (instructions of
 				     PyInterpreterState_Head), "search" (thread pointers), "salvage" */
 	bool free_threaded, debug_build;

@@ -385,6 +385,18 @@ static int hint_options(const struct py_options *opt, struct err *err)
 	return opt->python_version ? err_hint(err, "without --python-version") : err->code;
 }
 
+/* A user's word went before the image's, and with this layout sys cannot be read: what else of the image speaks against it? */
+static void deny_version(struct py *py, struct known_version *outside)
+{
+	(void)version_from_text(py->img, outside);
+	if (py->version_sure || py->version_denied[0] || !outside->version || outside->version >> 16 == py->layout.version >> 16)
+		return;
+	if (outside->text[0])
+		snprintf(py->version_denied, sizeof py->version_denied, "%s", outside->text);
+	else
+		snprintf(py->version_denied, sizeof py->version_denied, "%u.%u", outside->version >> 24, outside->version >> 16 & 255);
+}
+
 int py_open(struct image *img, struct modules *mods, const struct py_options *opt, struct arena *a, struct py **ret, struct err *err)
 {
 	static const struct py_options none;
@@ -401,6 +413,7 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 	o.tries = tries;
 	py_index_threads(&o.base, a);
 	o.sign = version_from_outside(img, mods, &o.known);
+	struct known_version outside = o.known;
 	if (opt->layout_text.s) {
 		int rc = add_given_tries(&o, opt->layout_text, err);
 		if (rc < 0)
@@ -434,6 +447,8 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 			return rc == ERR_UNSUPPORTED ? hint_options(opt, err) : rc;
 		}
 	}
+	if (opt->python_version || opt->layout_text.s)
+		deny_version(o.found, &outside);
 	find_others(&o);
 	*ret = o.found;
 	return 0;
