@@ -124,7 +124,7 @@ int main(void)
 	tcase_add_loop_test(c, evaluated, 0, (int)(sizeof evaluates / sizeof *evaluates));
 	suite_add_tcase(s, c);
 	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
+	srunner_run_all(sr, CK_SILENT);
 	int failed = srunner_ntests_failed(sr);
 	srunner_free(sr);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -508,7 +508,7 @@ def damaged(s):
             with open(to, "wb") as f:
                 f.write(data)
             before = time.time()
-            rep, done = report(s.core, "-n", dirs)
+            rep, done = report(s.core, "-n", "-q", dirs)
             result = check("%d: %s" % (i, name), rep, done, time.time() - before)
             if result is not True:
                 bad.append(result)
