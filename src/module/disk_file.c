@@ -76,15 +76,12 @@ static int open_it(struct disk_file *f)
 	return 0;
 }
 
-int disk_file_read(struct disk_file *f, uint64_t off, void *buf, size_t len)
+int fd_read(int fd, uint64_t off, void *buf, size_t len)
 {
-	int rc = open_it(f);
-	if (rc < 0)
-		return rc;
 	while (len) {
 		if (off > INT64_MAX)
 			return ERR_FAULT;
-		ssize_t got = pread(f->fd - 1, buf, len, (off_t)off);
+		ssize_t got = pread(fd, buf, len, (off_t)off);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
@@ -96,6 +93,14 @@ int disk_file_read(struct disk_file *f, uint64_t off, void *buf, size_t len)
 		len -= (size_t)got;
 	}
 	return 0;
+}
+
+int disk_file_read(struct disk_file *f, uint64_t off, void *buf, size_t len)
+{
+	int rc = open_it(f);
+	if (rc < 0)
+		return rc;
+	return fd_read(f->fd - 1, off, buf, len);
 }
 
 static int read_it(void *ctx, uint64_t off, void *buf, size_t len)

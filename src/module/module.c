@@ -25,20 +25,7 @@ static int read_in_image(void *ctx, uint64_t off, void *buf, size_t len)
 
 static int read_fd(void *ctx, uint64_t off, void *buf, size_t len)
 {
-	int fd = *(int *)ctx;
-	while (len) {
-		if (off > INT64_MAX)
-			return ERR_FAULT;
-		ssize_t got = pread(fd, buf, len, (off_t)off);
-		if (got < 0)
-			return ERR_IO;
-		if (got == 0)
-			return ERR_FAULT;
-		buf = (char *)buf + got;
-		off += (uint64_t)got;
-		len -= (size_t)got;
-	}
-	return 0;
+	return fd_read(*(int *)ctx, off, buf, len);
 }
 
 static uint64_t round_up(const struct modules *mods, uint64_t v)

@@ -81,6 +81,8 @@ struct modules {
 /* disk_file.c.  What was found; fd becomes its own.  NULL: it is gone.  Lives as long as mods. */
 struct disk_file *disk_file_take(struct modules *mods, const struct candidate *c, const struct elf_head *h, int fd);
 /* All of it or ERR_*; f NULL: ERR_ABSENT. */
+/* All of [off, off + len) of a file, ERR_FAULT behind its end, ERR_IO. */
+int fd_read(int fd, uint64_t off, void *buf, size_t len) MUST_CHECK;
 int disk_file_read(struct disk_file *f, uint64_t off, void *buf, size_t len) MUST_CHECK;
 struct elf_source disk_file_source(struct disk_file *f);
 /* A descriptor of the caller's own, or ERR_*. */
