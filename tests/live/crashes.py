@@ -300,7 +300,7 @@ def main():
             tap.skip("crashes of " + python.name, "no table of its version yet")
             continue
         for check in (exceptions, faults, fatal_errors, in_libraries, collections, lives):
-            check(python)
+            tap.part(python, check)
     for name, why in absent:
         if not wanted:
             tap.skip("crashes of " + name, why)

@@ -91,7 +91,7 @@ def main():
     found, absent = foreign()
     for python in found:
         if not sys.argv[2:] or any(w in python.name for w in sys.argv[2:]):
-            check(python)
+            tap.part(python, check)
     for name, why in absent:
         tap.skip(name, why)
     if not found:

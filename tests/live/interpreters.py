@@ -99,6 +99,25 @@ def busy(python):
         target.end()
 
 
+def parked(python):
+    target = Target(python, "interpreters.py")
+    try:
+        if not tap.ok(target.wait_ready(), "%s: the program parks" % python.name, target.text()):
+            return
+        named = [int(n) for n in python.minor.split(".")] >= [3, 10]
+        tids = sorted(int(t) for t in os.listdir("/proc/%d/task" % target.pid))
+        snap = os.path.join(target.top, "snap.pz")
+        tap.equal(run([PYSNAP, "-q", str(target.pid), "-o", snap]).returncode, 0, "%s: pysnap takes it" % python.name)
+        check("%s: snapshot" % python.name, snap, tids, named)
+        core, why = target.core(signal.SIGABRT)
+        if core:
+            check("%s: core" % python.name, core, tids, named)
+        else:
+            tap.skip("%s: core" % python.name, why)
+    finally:
+        target.end()
+
+
 def main():
     known = layouts(PYANALYZE)
     for python in find()[0]:
@@ -107,23 +126,8 @@ def main():
         if run(python.argv + ["-c", "import _interpreters"]).returncode and run(python.argv + ["-c", "import _xxsubinterpreters"]).returncode:
             tap.skip(python.name, "it has no module for interpreters")
             continue
-        target = Target(python, "interpreters.py")
-        try:
-            if not tap.ok(target.wait_ready(), "%s: the program parks" % python.name, target.text()):
-                continue
-            named = [int(n) for n in python.minor.split(".")] >= [3, 10]
-            tids = sorted(int(t) for t in os.listdir("/proc/%d/task" % target.pid))
-            snap = os.path.join(target.top, "snap.pz")
-            tap.equal(run([PYSNAP, "-q", str(target.pid), "-o", snap]).returncode, 0, "%s: pysnap takes it" % python.name)
-            check("%s: snapshot" % python.name, snap, tids, named)
-            core, why = target.core(signal.SIGABRT)
-            if core:
-                check("%s: core" % python.name, core, tids, named)
-            else:
-                tap.skip("%s: core" % python.name, why)
-        finally:
-            target.end()
-        busy(python)
+        tap.part(python, parked)
+        tap.part(python, busy)
     tap.done()
 
 

@@ -239,7 +239,7 @@ def main():
     for python in found:
         if wanted and not any(w in python.name for w in wanted):
             continue
-        (supported if (python.minor, python.config) in known else unsupported)(python)
+        tap.part(python, supported if (python.minor, python.config) in known else unsupported)
     for minor, config in sorted(known, key=lambda k: (int(k[0].split(".")[1]), k[1])):
         if not wanted and not any((p.minor, p.config) == (minor, config) for p in found):
             tap.skip("CPython %s %s" % (minor, config), "no such interpreter here; tools/pythons can fetch some into %s" % CACHE.replace(os.path.expanduser("~"), "~"))

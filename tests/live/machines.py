@@ -18,7 +18,7 @@ import tempfile
 
 from pythons import CACHE
 from tap import Tap
-from target import PROGRAMS, run
+from target import PROGRAMS, folder_in, run
 
 PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
 tap = Tap()
@@ -135,7 +135,7 @@ threading.Thread(target=parse, args=(4,)).start()
 def i386_python(root):
     """A stripped interpreter of Debian's for i386, which runs here as it is: native stacks need no layout table."""
     name = os.path.basename(root)
-    folder = tempfile.mkdtemp(prefix="pysnap-live-", dir=os.path.join(root, "tmp"))
+    folder = folder_in(root)
     try:
         with open(os.path.join(folder, "r01.py"), "w") as f:
             f.write(R01)

@@ -236,7 +236,7 @@ def main():
         if wanted and not any(w in python.name for w in wanted):
             continue
         if (python.minor, python.config) in known:
-            one(python)
+            tap.part(python, one)
         else:
             tap.skip("native stacks of " + python.name, "no table of its version yet")
     for name, why in absent:

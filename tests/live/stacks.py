@@ -232,19 +232,18 @@ def main():
             continue
         first = (python.minor, python.config) not in seen
         seen.add((python.minor, python.config))
-        vdso(python)
-        by_signal(python)
-        callback(python)
+        for check in (vdso, by_signal, callback):
+            tap.part(python, check)
         if not first:
             continue # the rest is the same whoever built it
-        filters(python, python.minor == "3.12" and not python.root)
-        deep(python)
+        tap.part(python, filters, python.minor == "3.12" and not python.root)
+        tap.part(python, deep)
         if numbers(python) < [3, 11]:
-            endless(python)
+            tap.part(python, endless)
     for python in found: # which of a version's builds compiles is not known beforehand
         if numbers(python) >= [3, 13] and (python.minor, python.config) in known and python.config == "x86_64":
             if not sys.argv[3:] or any(w in python.name for w in sys.argv[3:]):
-                jit(python)
+                tap.part(python, jit)
     for name, why in absent:
         tap.skip(name, why)
     tap.done()

@@ -190,7 +190,7 @@ def main():
         if (wanted and not any(w in python.name for w in wanted)) or (python.minor, python.config) not in known:
             continue
         for check in (damaged, churn, ended, forked, starting):
-            check(python)
+            tap.part(python, check)
     tap.done()
 
 

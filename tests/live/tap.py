@@ -1,5 +1,6 @@
 """Test Anything Protocol: one line a check, flushed, and the plan at the end."""
 import sys
+import traceback
 
 
 class Tap:
@@ -22,6 +23,13 @@ class Tap:
     def skip(self, name, why):
         self.n += 1
         print("ok %d - %s # SKIP %s" % (self.n, name.replace("#", ""), why), flush=True)
+
+    def part(self, python, check, *args):
+        """One check of an interpreter: what ends it is a failure of its own, and the others are still tried."""
+        try:
+            check(python, *args)
+        except Exception:
+            self.ok(False, "%s: %s ends" % (python.name, check.__name__), traceback.format_exc())
 
     def done(self):
         print("1..%d" % self.n, flush=True)

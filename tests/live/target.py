@@ -18,13 +18,19 @@ def run(argv, **more):
     return subprocess.run(argv, **more)
 
 
+def folder_in(root):
+    """A new folder under /tmp of that root (None: of this system), which a cleaned cache may have lost."""
+    if root:
+        os.makedirs(os.path.join(root, "tmp"), exist_ok=True)
+    return tempfile.mkdtemp(prefix="pysnap-live-", dir=os.path.join(root, "tmp") if root else None)
+
+
 class Target:
     """A program that runs in a folder of its own (with a name that is not ASCII), inside the interpreter's root."""
 
     def __init__(self, python, program, *args):
         self.python = python
-        base = os.path.join(python.root, "tmp") if python.root else None
-        self.top = tempfile.mkdtemp(prefix="pysnap-live-", dir=base)
+        self.top = folder_in(python.root)
         self.folder = os.path.join(self.top, "földer 目")
         os.mkdir(self.folder)
         shutil.copy(os.path.join(PROGRAMS, program), self.folder)
