@@ -228,22 +228,30 @@ END_TEST
 /* How it came to where no code is, by what the stack shows. */
 START_TEST(no_code)
 {
-	static const struct { addr_t above, below; const char *title; } ways[] = {
-		{ 0, 0x77777, "SIGSEGV: execution of address 0x77777 (a return to unmapped memory)" },
-		{ CODE, 0, "SIGSEGV: execution of address 0x77777 (a call of unmapped memory)" },
-		{ 0, 0, "SIGSEGV: execution of address 0x77777 (a jump to unmapped memory)" },
+	/* Behind the calls: of rax, and of a function. */
+	enum { INDIRECT = CODE + 7, DIRECT = CODE + 12 };
+	static const struct { addr_t pc, above, below; const char *title; } ways[] = {
+		{ 0x77777, 0, 0x77777, "SIGSEGV: execution of address 0x77777 (a return to unmapped memory)" },
+		{ 0x77777, INDIRECT, 0x77777, "SIGSEGV: execution of address 0x77777 (a return to unmapped memory)" },
+		{ 0x77777, CODE, 0, "SIGSEGV: execution of address 0x77777 (a call of unmapped memory)" },
+		{ 0x77777, 0, 0, "SIGSEGV: execution of address 0x77777 (a jump to unmapped memory)" },
+		/* Nulls lie below a stack's end in any case. */
+		{ 0, INDIRECT, 0, "SIGSEGV: execution of address 0x0 (a call of a null pointer)" },
+		{ 0, DIRECT, 0, "SIGSEGV: execution of address 0x0 (a return to a null pointer)" },
+		{ 0, 0, 0, "SIGSEGV: execution of address 0x0 (a return to a null pointer)" },
+		{ 0, DIRECT, 9, "SIGSEGV: execution of address 0x0 (a call of a null pointer)" },
 	};
 	struct build_elf *b = build_elf_new("x86_64");
-	build_elf_thread(b, 100, 0x77777, SP);
+	build_elf_thread(b, 100, ways[_i].pc, SP);
 	uint8_t *stack = build_elf_memory(b, STACK, 0x2000, 3);
 	build_elf_put(b, stack + (SP - STACK), 8, ways[_i].above);
 	build_elf_put(b, stack + (SP - STACK) - 8, 8, ways[_i].below);
-	build_elf_load(b, CODE, "\x90", 1, 5);
+	build_elf_load(b, CODE, "\x90\x90\x90\x90\x90\xff\xd0\xe8\xf4\xff\xff\xff\x90", 13, 5);
 	build_elf_file(b, CODE, CODE + 0x1000, 0, "/usr/lib/libx.so");
 	struct image *img = build_elf_open(b);
 	struct target t = { .img = img, .arena = arena_new() };
 	struct report *r = report_new();
-	struct fault f = { .signo = SIGSEGV, .code = 1, .has_addr = true, .addr = 0x77777, .regs = &only(img)->regs };
+	struct fault f = { .signo = SIGSEGV, .code = 1, .has_addr = true, .addr = ways[_i].pc, .regs = &only(img)->regs };
 	ck_assert_str_eq(str_c(t.arena, fault_title(&t, r, &f)), ways[_i].title);
 	ck_assert_str_eq(r->verdict.access, "exec");
 	arena_free(t.arena);
@@ -486,7 +494,7 @@ int main(void)
 	tcase_add_loop_test(c, arguments, 0, COUNT(calls));
 	tcase_add_loop_test(c, title, 0, COUNT(titles));
 	tcase_add_test(c, breakpoint);
-	tcase_add_loop_test(c, no_code, 0, 3);
+	tcase_add_loop_test(c, no_code, 0, 8);
 	tcase_add_loop_test(c, frame, 0, 2);
 	tcase_add_loop_test(c, overflown, 0, 4);
 	tcase_add_loop_test(c, origin, 0, COUNT(origins));

@@ -563,6 +563,7 @@ START_TEST(culprit)
 	for (size_t i = depth; i-- > 0; n++) {
 		frames[n].module = str_of(culprits[_i].modules[i]);
 		frames[n].python = !frames[n].module.len;
+		frames[n].pc = frames[n].python ? 0 : 0x1000 + n;
 		list[n] = &frames[n];
 	}
 	struct report_thread t = { .tid = PID };

@@ -106,6 +106,9 @@ static const struct {
 	{ "no frame pointer at all", CODE + 0x10, 0x100, 0xfffff, { 0 }, "400010!;4" },
 	{ "a jump into nowhere, its return address on top", 0, 0x100, 0xfffff, { CODE + 0x200 }, "0! 400200s;4" },
 	{ "and some words below it", 0x10, 0x100, 0xfffff, { 7, CODE + 0x300, CODE + 0x200 }, "10! 400200s;4" },
+	{ "a call of nothing, by a function that keeps a frame pointer", 0, 0x100, 0x118, { CODE + 0x20, 5, 6, STACK + 0x130, CODE + 0x200 }, "0! 400020s 400200g;4" },
+	{ "the same where its code is not at hand", 0, 0x100, 0x118, { CODE + 2, 5, 6, STACK + 0x130, CODE + 0x200 }, "0! 400002s 400200g;4" },
+	{ "no call of nothing: by the frame pointer", 0, 0x100, 0x118, { CODE + 0x21, 5, 6, STACK + 0x130, CODE + 0x200 }, "0! 400200g;4" },
 	{ "a word that no call left", 0, 0x100, 0xfffff, { CODE + 0x201 }, "0!;4" },
 	{ "a frame pointer to what no call left: searched", CODE + 0x10, 0x100, 0x100, { STACK + 0x110, CODE + 0x21, 5, CODE + 0x30 }, "400010! 400030s;4" },
 };
@@ -168,6 +171,10 @@ static const struct {
 	  "400010! 400020g;4" },
 	{ "aarch64: signed return addresses", AARCH64, CODE + 0x10, 0x100, 0x110, 0xff, { 1, 2, 0, 0x7a000000000000 * 2 + CODE + 0x20 }, { { 0 } }, "400010! 400020g;4" },
 	{ "aarch64: a jump into nowhere", AARCH64, 0x10, 0x100, 0, CODE + 0x30, { 0 }, { { 0 } }, "10! 400030l;4" },
+	{ "aarch64: a call of nothing, by a function that keeps a frame pointer", AARCH64, 0, 0x100, 0x110, CODE + 0x30, { 1, 2, STACK + 0x120, CODE + 0x20 }, { { 0 } },
+	  "0! 400030l 400020g;4" },
+	{ "i386: a call of nothing, by a function that keeps a frame pointer", I386, 0, 0x100, 0x108, 0, { CODE + 0x20, 2, STACK + 0x118, CODE + 0x30 }, { { 0 } },
+	  "0! 400020s 400030g;4" },
 	{ "aarch64: searched", AARCH64, CODE + 0x10, 0x100, 3, 0, { 1, CODE + 0x24, CODE + 0x20 }, { { 0 } }, "400010! 400020s;4" },
 	{ "aarch64: a handler's return", AARCH64, CODE + 0x10, 0x100, 0, CODE + 0x400, { 0 }, { { 0x100 + 312 + 31 * 8, STACK + 0x800 }, { 0x100 + 312 + 32 * 8, CODE + 0x50 }, { 0 } },
 	  "400010! 400400!lS 400050!;4" },
@@ -180,6 +187,8 @@ static const struct {
 	  "400010! 400400!sS 400050! 400020s;4" },
 	{ "x86-64: what a signal interrupted", X86_64, CODE + 0x10, 0x100, 3, 0, { 1, CODE + 0x400 }, { { 0x110 + 40 + 15 * 8, STACK + 0x800 }, { 0x110 + 40 + 16 * 8, CODE + 0x50 }, { 0x808, CODE + 0x20 } },
 	  "400010! 400400!sS 400050! 400020s;4" },
+	{ "x86-64: a signal interrupted a call of nothing", X86_64, CODE + 0x10, 0x100, 3, 0, { 1, CODE + 0x400 },
+	  { { 0x110 + 40 + 10 * 8, STACK + 0x810 }, { 0x110 + 40 + 15 * 8, STACK + 0x800 }, { 0x800, CODE + 0x20 } }, "400010! 400400!sS 0! 400020s;4" },
 	{ "a machine whose calls are not known", S390X, CODE + 0x10, 0x100, 0, CODE + 0x20, { CODE + 0x20, CODE + 0x20 }, { { 0 } }, "400010!;4" },
 };
 

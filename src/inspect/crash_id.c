@@ -36,13 +36,18 @@ const struct report_frame *inward_next(struct inward *w)
 	return w->t->runs[w->run].frames[--w->k];
 }
 
+struct inward inward_all(const struct report_thread *t)
+{
+	return (struct inward){ t, t->n_runs, 0, 0 };
+}
+
 /* evaluated: from the Python frames on that the frame at pc evaluates. */
 static struct inward from_frame(const struct report_thread *t, addr_t pc, bool evaluated)
 {
-	const struct inward all = { t, t->n_runs, 0, 0 };
+	const struct inward all = inward_all(t);
 	const struct report_frame *f;
 	struct inward w = all, before = all;
-	while (pc && (f = inward_next(&w))) {
+	while ((f = inward_next(&w))) {
 		if (!f->python && f->pc == pc)
 			return before;
 		if (!evaluated || !f->python)

@@ -6,6 +6,7 @@
 
 #include "inspect/fault.h"
 #include "inspect/instruction.h"
+#include "module/native_guess.h"
 
 struct code { int signo, code; const char *name, *words; };
 
@@ -73,21 +74,27 @@ const char *signal_code_name(int signo, int code)
 	return c ? c->name : NULL;
 }
 
-/* Did the instruction before leave for where no code is by returning?  Then the address lies below the stack pointer. */
-static const char *how_it_went(struct image *img, const struct regs *regs)
+/*
+ * Did the instruction before leave for where no code is by returning?  Then the address lies below the stack pointer; but a null
+ * may lie there in any case, which does not count where an indirect call left its return address on top.
+ */
+static const char *how_it_went(struct target *t, const struct regs *regs)
 {
+	struct image *img = t->img;
 	const struct abi *abi = image_abi(img);
+	const struct guess g = { img, t->mods, abi };
 	enum { I386 = 3, X86_64 = 62 };
-	addr_t word;
+	addr_t word, to;
 	if ((abi->machine != I386 && abi->machine != X86_64) || !regs->sp)
 		return "a jump or return to";
+	const struct mapping *m = image_read_ptr(img, regs->sp, &word) == 0 ? image_mapping_at(img, word) : NULL;
+	const bool called = m && m->prot & 4;
+	if (called && !regs->pc && guess_after_call(&g, word) == AFTER_CALL && !guess_call_target(&g, word, &to))
+		return "a call of";
 	if (image_read_ptr(img, regs->sp - abi->width, &word) == 0 && word == regs->pc)
 		return "a return to";
-	if (image_read_ptr(img, regs->sp, &word) == 0) {
-		const struct mapping *m = image_mapping_at(img, word);
-		if (m && m->prot & 4)
-			return "a call of";
-	}
+	if (called)
+		return "a call of";
 	return "a jump to";
 }
 
@@ -175,7 +182,7 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 		return title_without_address(t->img, r, &in, access, name, f->signo == SIGBUS && f->code == 1);
 	struct str words = address_words(t->img, r->arena, addr, f->signo == SIGSEGV && f->code == 1, f->regs);
 	if (fetched)
-		words = str_printf(r->arena, "%s %s", how_it_went(t->img, f->regs), addr < 4096 ? "a null pointer"
+		words = str_printf(r->arena, "%s %s", how_it_went(t, f->regs), addr < 4096 ? "a null pointer"
 			: image_segment_at(t->img, addr) || (f->signo == SIGSEGV && f->code == 2) ? "memory that is no code" : "unmapped memory");
 	else if ((!words.s || (f->signo == SIGSEGV && f->code == 2 && addr >= 4096 && !str_starts(words, "stack overflow"))) && c && c->words)
 		words = str_of(c->words); /* SEGV_ACCERR: it is in a mapping, so not past the end of one that the core has */

@@ -160,7 +160,7 @@ enum origin handler_origin(struct target *t, struct report *r, const struct sign
 static bool ended_by_itself(const struct report_thread *th, addr_t pc)
 {
 	const struct report_frame *f;
-	for (struct inward w = inward_from(th, 0); (f = inward_next(&w)) && (f->python || f->pc != pc);)
+	for (struct inward w = inward_all(th); (f = inward_next(&w)) && (f->python || f->pc != pc);)
 		if (!f->python && (str_is(f->function, "abort") || str_is(f->function, "__GI_abort")))
 			return true;
 	return false;
@@ -244,7 +244,7 @@ static struct str name_of(const struct report_thread *th, addr_t pc)
 {
 	struct str name = { 0 };
 	const struct report_frame *f;
-	struct inward w = inward_from(th, 0);
+	struct inward w = inward_all(th);
 	while ((f = inward_next(&w)) && (f->python || f->pc != pc))
 		if (!f->python && f->function.len && !str_is(f->function, "__restore_rt") && f->function.s[0] != '<')
 			name = f->function;

@@ -44,7 +44,8 @@ struct inward {
 	const struct report_thread *t;
 	size_t run, k, scanned;
 };
-/* From the native frame that stands at pc on; from the innermost where none does. */
+struct inward inward_all(const struct report_thread *t);
+/* From the native frame that stands at pc (which may be 0: a call of a null pointer) on; from the innermost where none does. */
 struct inward inward_from(const struct report_thread *t, addr_t pc);
 /* For Python frames: where the evaluation loop itself stands at pc, what it evaluates lies inside of it, and comes first. */
 struct inward inward_python_from(const struct report_thread *t, addr_t pc);

@@ -10,6 +10,7 @@
 #include "inspect/fault.h"
 #include "inspect/handler.h"
 #include "inspect/life.h"
+#include "module/native_guess.h"
 
 /* A core without NT_SIGINFO: only the signal's number is known, so who sent it is a guess. */
 static void from_number(struct report *r, int signo)
@@ -140,6 +141,24 @@ static struct str interpreter_path(struct target *t, struct report *r)
 	return m && m->path.len ? str_from_bytes(r->arena, m->path.p, m->path.len) : (struct str){ 0 };
 }
 
+/* The frame whose call went to pc, where no code is: its return address is on top of the stack, or in the link register. */
+static const struct report_frame *caller_of(struct target *t, const struct report_thread *th, const struct regs *regs)
+{
+	const struct abi *abi = image_abi(t->img);
+	const int lr = abi_lr(abi);
+	const struct guess g = { t->img, t->mods, abi };
+	struct inward w = inward_from(th, regs->pc);
+	const struct report_frame *first = inward_next(&w), *f = first ? inward_next(&w) : NULL;
+	uint64_t word;
+	if (!f || first->python || f->python || first->pc != regs->pc || first->function.len || first->module.len)
+		return NULL;
+	if (lr >= 0)
+		word = regs->known >> lr & 1 ? regs->value[lr] : 0;
+	else if (image_read_uint(t->img, regs->sp, abi->width, &word) < 0)
+		return NULL;
+	return word && guess_plain(&g, word) == f->pc ? f : NULL;
+}
+
 /* What is said of the thread that crashed. */
 static void crashed(struct target *t, struct report *r, const struct thread *native, const struct interrupted *in)
 {
@@ -165,6 +184,7 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 		r->verdict.location = r->verdict.native;
 	if (r->verdict.native == r->verdict.location)
 		r->verdict.native = NULL;
+	r->verdict.caller = caller_of(t, th, fault.regs);
 	r->verdict.culprit = crash_culprit(th, pc);
 	if (t->py) /* without Python's frames one crash in libc is like another */
 		crash_ids(t->img, r, th, pc);

@@ -170,6 +170,7 @@ struct report {
 		bool exceptions_known;               /* it is known what exceptions its thread has */
 		struct VEC(struct report_note) notes;
 		const struct report_frame *native;   /* of a crash: the innermost native frame; NULL if not known */
+		const struct report_frame *caller;   /* of a crash where no code is: the native frame whose call went there; NULL: not known, or none */
 	} verdict;
 	struct VEC(struct report_interp) interps;
 	struct VEC(struct report_thread) threads;  /* the one that matters first */

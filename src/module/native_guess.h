@@ -1,6 +1,7 @@
 /*
- * Inside src/module: where no unwind table tells a frame's caller.  What a call leaves behind on each machine, what a frame
- * pointer leads to, and what the kernel keeps while a signal handler runs.  All answers are likely ones, but for the last.
+ * For what unwinds, and for what judges how a thread came to where it is: where no unwind table tells a frame's caller.  What a
+ * call leaves behind on each machine, what a frame pointer leads to, and what the kernel keeps while a signal handler runs.  All
+ * answers are likely ones, but for the last.
  */
 #ifndef MODULE_NATIVE_GUESS_H
 #define MODULE_NATIVE_GUESS_H

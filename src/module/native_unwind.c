@@ -297,6 +297,40 @@ static void take_registers(struct unwind *u, Dwfl_Frame *state)
 	u->from = r;
 }
 
+static void set_reg(struct regs *r, int reg, uint64_t v)
+{
+	if (reg >= 0) {
+		r->value[reg] = v;
+		r->known |= (uint64_t)1 << reg;
+	}
+}
+
+/* The caller of a frame that called nothing, where its registers tell. */
+static bool by_registers(struct unwind *u)
+{
+	struct regs r = u->from;
+	const bool nowhere = !guess_code(&u->guess, r.pc);
+	uint64_t word;
+	if (!by_itself(u))
+		return false;
+	if (u->lr_reg >= 0) {
+		word = r.known >> u->lr_reg & 1 ? r.value[u->lr_reg] : 0;
+		const addr_t pc = guess_plain(&u->guess, word);
+		if ((!nowhere && u->tables == TABLES_YES) || (!nowhere && same_function(u, r.pc, pc - 1)) ||
+		    (guess_after_call(&u->guess, word) != AFTER_CALL && !guess_is_sigreturn(&u->guess, pc)))
+			return false;
+		r.known &= ~((uint64_t)1 << u->lr_reg); /* the call has overwritten the caller's */
+		begin_at(u, &r, pc, NATIVE_LINK | NATIVE_CALL);
+		return true;
+	}
+	/* A call of what is no code leaves its return address on top, where its own code may not be at hand. */
+	if (!nowhere || image_read_uint(u->img, u->last.sp, u->abi->width, &word) < 0 || guess_after_call(&u->guess, word) == AFTER_NO_CALL)
+		return false;
+	set_reg(&r, u->sp_reg, u->last.sp + u->abi->width);
+	begin_at(u, &r, word, NATIVE_SCAN | NATIVE_CALL);
+	return true;
+}
+
 static int frame(Dwfl_Frame *state, void *arg)
 {
 	struct unwind *u = arg;
@@ -311,7 +345,8 @@ static int frame(Dwfl_Frame *state, void *arg)
 	u->begins = false;
 	f.pc = begins ? u->from_pc : guess_plain(&u->guess, pc);
 	f.bits = begins ? u->from_bits : (uint8_t)((u->tables == TABLES_YES ? 0 : NATIVE_GUESS) | (activation ? 0 : NATIVE_CALL));
-	if (u->n && !guess_code(&u->guess, f.pc - (f.bits & NATIVE_CALL)) && !guess_is_sigreturn(&u->guess, f.pc))
+	const bool code = guess_code(&u->guess, f.pc - (f.bits & NATIVE_CALL));
+	if (u->n && !code && !(begins && !f.bits) && !guess_is_sigreturn(&u->guess, f.pc))
 		return stop(u, f.pc ? NATIVE_BROKEN : NATIVE_WHOLE, "the caller would be where no code is");
 	if (!begins && u->abi->machine == EM_AARCH64 && f.pc != pc) {
 		take_registers(u, state);
@@ -348,10 +383,14 @@ static int frame(Dwfl_Frame *state, void *arg)
 	if (u->frames.n >= 4096)
 		put_frames(u);
 	struct regs r;
-	if (f.bits & NATIVE_SIGNAL && k.tables != TABLES_YES && guess_interrupted(&u->guess, f.pc, f.sp, &r)) {
+	/* libdw takes a pc of 0 for the stack's end. */
+	if (f.bits & NATIVE_SIGNAL && guess_interrupted(&u->guess, f.pc, f.sp, &r) && (k.tables != TABLES_YES || !guess_code(&u->guess, r.pc))) {
 		begin_at(u, &r, r.pc, 0);
 		return stop(u, NATIVE_BROKEN, "the registers that a signal interrupted");
 	}
+	/* Where it went from no code: the frame pointer, which libdw would follow, is that of the function that went there, or an older one's. */
+	if (!code && by_registers(u))
+		return stop(u, NATIVE_BROKEN, "the return address of a call of what is no code");
 	return u->rc == 0 ? DWARF_CB_OK : DWARF_CB_ABORT;
 }
 
@@ -383,14 +422,6 @@ static bool proved(struct unwind *u)
 	u->probe.bad = u->is_missing = false;
 	const int rc = dwfl_getthread_frames(u->dwfl, (pid_t)u->thread + 1, probe_frame, u);
 	return u->probe.n > 1 && !u->probe.bad && ((rc == 0 && !u->is_missing) || u->probe.n > PROBE_FRAMES);
-}
-
-static void set_reg(struct regs *r, int reg, uint64_t v)
-{
-	if (reg >= 0) {
-		r->value[reg] = v;
-		r->known |= (uint64_t)1 << reg;
-	}
 }
 
 /* A return address at `at`: its caller's frame pointer may be any of u->pointer. */
@@ -481,31 +512,6 @@ static bool scan(struct unwind *u)
 		}
 	}
 	return other.word && goes_on(u, other.word, other.at);
-}
-
-/* The caller of a frame that called nothing, where its registers tell. */
-static bool by_registers(struct unwind *u)
-{
-	struct regs r = u->from;
-	const bool nowhere = !guess_code(&u->guess, r.pc);
-	uint64_t word;
-	if (!by_itself(u))
-		return false;
-	if (u->lr_reg >= 0) {
-		word = r.known >> u->lr_reg & 1 ? r.value[u->lr_reg] : 0;
-		const addr_t pc = guess_plain(&u->guess, word);
-		if ((!nowhere && u->tables == TABLES_YES) || (!nowhere && same_function(u, r.pc, pc - 1)) ||
-		    (guess_after_call(&u->guess, word) != AFTER_CALL && !guess_is_sigreturn(&u->guess, pc)))
-			return false;
-		begin_at(u, &r, pc, NATIVE_LINK | NATIVE_CALL);
-		return true;
-	}
-	/* A jump into nowhere leaves its return address on top. */
-	if (!nowhere || image_read_uint(u->img, u->last.sp, u->abi->width, &word) < 0 || guess_after_call(&u->guess, word) != AFTER_CALL)
-		return false;
-	set_reg(&r, u->sp_reg, u->last.sp + u->abi->width);
-	begin_at(u, &r, word, NATIVE_SCAN | NATIVE_CALL);
-	return true;
 }
 
 static bool by_pointer(struct unwind *u)

@@ -400,6 +400,8 @@ static json_t *verdict(const struct report *r)
 		put(o, "location", frame_object(r->verdict.location));
 	if (r->verdict.native)
 		put(o, "native_location", frame_object(r->verdict.native));
+	if (r->verdict.caller)
+		put(o, "called_from", frame_object(r->verdict.caller));
 	return o;
 }
 

@@ -302,6 +302,15 @@ static void function_and_place(struct text *t, const struct report_frame *f)
 	}
 }
 
+/* Where the crash was: the innermost native frame, or whose call went to it, where no code is. */
+static void native_place(struct text *t, const struct report_frame *f)
+{
+	const struct report_frame *caller = t->r->verdict.caller;
+	function_and_place(t, caller ? caller : f);
+	if (caller)
+		sb_printf(&t->b, "   (its call went to 0x%" PRIx64 ")", f->pc);
+}
+
 /* "ValueError: bad header   (being handled in load; raised at data/io.py:71)" */
 static void exceptions(struct text *t)
 {
@@ -354,13 +363,16 @@ static void verdict(struct text *t)
 		sb_char(&t->b, '\n');
 	} else if (r->verdict.native) {
 		key(t, "in");
-		function_and_place(t, r->verdict.native);
+		native_place(t, r->verdict.native);
 		sb_char(&t->b, '\n');
 	}
 	const struct report_frame *f = r->verdict.location;
 	if (f && (f->python || !r->verdict.raised_by.len)) {
 		key(t, f->python ? "from" : "in");
-		function_and_place(t, f);
+		if (f->python)
+			function_and_place(t, f);
+		else
+			native_place(t, f);
 		struct str line = stripped(f->source);
 		if (f->python && line.len) {
 			sb_printf(&t->b, "   ");

@@ -187,6 +187,7 @@ IN_C = (  # function: the title, as a pattern
     ("fault_breakpoint", r"SIGTRAP: the process sent it to itself"),
     ("fault_bus", r"SIGBUS: write to address 0x[0-9a-f]+008 \(past the end of the mapped file\)"),
     ("fault_read_only", r"SIGSEGV: write to address 0x[0-9a-f]+005 \(the mapping does not allow it\)"),
+    ("fault_null_call", r"SIGSEGV: execution of address 0x0 \(a call of a null pointer\)"),
     ("fault_no_code", r"SIGSEGV: execution of address 0x[0-9a-f]+000 \(a call of memory that is no code\)"),
     ("fault_wild", r"SIGSEGV: read of address 0x4141414141414140" + re.escape(NO_ADDRESS)),
     ("fault_wild_call", r"SIGSEGV: call to 0x4343434343434343" + re.escape(NO_ADDRESS)),
@@ -229,8 +230,21 @@ def in_libraries(python):
             tap.ok(re.fullmatch(want, verdict["title"]), "%s: title" % name, verdict["title"])
             if function != "fault_return": # nothing leads back from there
                 tap.equal(verdict.get("culprit_module"), c, "%s: who is to blame" % name)
+            if function in ("fault_null_call", "fault_no_code"):
+                in_line = line(text, "in") or ""
+                tap.ok(in_line.startswith(function + ", ") and "(its call went to 0x" in in_line and verdict["called_from"]["function"] == function,
+                       "%s: whose call it was" % name, text[:500])
             if function == "fault_in_handler":
                 tap.equal(line(text, "handler"), "it came in a signal handler", "%s: in a handler" % name)
+            target.end()
+        for handler in ("faulthandler", "abort") if c and python.minor != "2.7" else ():
+            got = crash(python, "c", c, "fault_null_call", handler)
+            if not got:
+                continue
+            rep, text, _, target = got
+            verdict = rep["verdict"]
+            tap.equal((verdict["title"], verdict.get("called_from", {}).get("function"), verdict.get("culprit_module")),
+                      ("SIGSEGV: execution of address 0x0 (a call of a null pointer)", "fault_null_call", c), "%s: a call of nothing, below %s" % (python.name, handler))
             target.end()
         if not cxx:
             tap.skip("%s: exceptions of C++" % python.name, "no compiler")
