@@ -9,6 +9,7 @@
 #include "inspect/fault.h"
 #include "inspect/handler.h"
 #include "inspect/instruction.h"
+#include "inspect/sending.h"
 #include "inspect/signal_frame.h"
 
 enum { CODE = 0x401000, STACK = 0x30000, SP = 0x31000, DATA = 0x50000 };
@@ -413,6 +414,59 @@ START_TEST(origin)
 }
 END_TEST
 
+/* Code that is not at hand, and where no code is: x86 keeps in rcx where a system call returns to, and what it was given is still there. */
+START_TEST(sending)
+{
+	static const struct { uint64_t rcx, rax, arg[3]; bool call; enum sends sends; bool nowhere; } ways[] = {
+		{ 8, 0, { 100, 101, 6 }, false, SENDS_NO, true },
+		{ 8, 0, { 100, 101, 6 }, true, SENDS_YES }, { 8, 0, { 100, 6, 0 }, true, SENDS_YES }, { 10, 0, { 100, 101, 6 }, true, SENDS_YES },
+		{ 8, 0, { 100, 102, 6 }, true, SENDS_NO }, { 8, (uint64_t)-4, { 100, 101, 6 }, true, SENDS_NO }, { 7, 0, { 5, 0, 6 }, false, SENDS_NO },
+	};
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, 101, CODE, SP);
+	if (!ways[_i].nowhere) {
+		build_elf_file(b, CODE, CODE + 0x1000, 0, "/usr/lib/libx.so");
+		build_elf_absent(b, CODE, 0x1000, 5);
+	}
+	struct image *img = build_elf_open(b);
+	struct regs regs = { .pc = CODE + 8, .sp = SP, .known = 0x1ffff };
+	regs.value[2] = CODE + ways[_i].rcx;
+	regs.value[0] = ways[_i].rax;
+	for (int i = 0; i < 3; i++)
+		regs.value[(const int[]){ 5, 4, 1 }[i]] = ways[_i].arg[i];
+	ck_assert_int_eq(sending_in_call(img, &regs), ways[_i].call);
+	ck_assert_int_eq(sending_to(img, &regs, 100, 101, 6), ways[_i].sends);
+	ck_assert_int_eq(sending_to(img, &regs, -1, 101, 6), SENDS_UNKNOWN);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
+/* A frame that a handler left behind: below the stack pointer, on a stack of its own; one register is another; none is there. */
+START_TEST(returned)
+{
+	static const struct { addr_t at; int reg; bool found; } ways[] = {
+		{ SP - 0x900, -1, true }, { DATA + 0x200, -1, true }, { SP - 0x900, 112, false }, { SP - 0x900, 168, false }, { 0, -1, false },
+	};
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, 100, CODE + 8, SP);
+	build_elf_reg(b, "rdi", 0x777);
+	uint8_t *stack = build_elf_memory(b, STACK, 0x2000, 3), *data = build_elf_memory(b, DATA, 0x1000, 3);
+	uint8_t *at = ways[_i].at >= DATA ? data + (ways[_i].at - DATA) : stack + (ways[_i].at - STACK);
+	if (ways[_i].at)
+		put_context(b, at, false, CODE + 8, SP);
+	if (ways[_i].reg >= 0)
+		build_elf_put(b, at + ways[_i].reg, 8, CODE + 9);
+	struct image *img = build_elf_open(b);
+	struct signal_frame f;
+	ck_assert_int_eq(handler_returned(img, only(img), &f), ways[_i].found);
+	if (ways[_i].found)
+		ck_assert_uint_eq(f.at, ways[_i].at);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
 /* Oldest first, innermost last; the crash is at 0x10.  A function of Python is no handler of the kernel's. */
 START_TEST(handler_name)
 {
@@ -444,6 +498,10 @@ START_TEST(handler_name)
 	ck_assert(r->verdict.signal.code_unknown && !r->verdict.signal.code_name.len && r->verdict.signal.sender_pid == -1);
 	CLEANUP(cleanup_free) char *unasked = xasprintf(STR_FMT, STR_ARG(handler_sender(r, &in)));
 	ck_assert_str_eq(unasked, "SIGSEGV from outside (the sender is not in the core)");
+	in.maybe_own = true;
+	CLEANUP(cleanup_free) char *either = xasprintf(STR_FMT, STR_ARG(handler_sender(r, &in)));
+	ck_assert_str_eq(either, "SIGSEGV from another thread of the process or from outside (the sender is not in the core)");
+	in.maybe_own = false;
 	in.sender_known = true;
 	in.sender_pid = 5;
 	in.sender_uid = 7;
@@ -498,6 +556,8 @@ int main(void)
 	tcase_add_loop_test(c, frame, 0, 2);
 	tcase_add_loop_test(c, overflown, 0, 4);
 	tcase_add_loop_test(c, origin, 0, COUNT(origins));
+	tcase_add_loop_test(c, sending, 0, 7);
+	tcase_add_loop_test(c, returned, 0, 5);
 	tcase_add_loop_test(c, handler_name, 0, 3);
 	tcase_add_loop_test(c, no_frame, 0, COUNT(wrong));
 	suite_add_tcase(s, c);

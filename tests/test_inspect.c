@@ -114,6 +114,81 @@ START_TEST(verdict)
 }
 END_TEST
 
+/*
+ * A handler, which did not ask for siginfo, in a library of which nothing is here, and what it interrupted, also of a library; or a
+ * handler that has returned, and the second thread that sent the signal.
+ */
+static const struct {
+	int signo; addr_t pc; bool returned; unsigned trap; bool second; addr_t second_pc; enum verdict_kind kind; const char *title; addr_t place; const char *sender;
+} handled[] = {
+	{ SIGABRT, 0x41100, false, 14, false, 0, VERDICT_CRASH, "SIGSEGV: write to address 0x1234 (nothing is mapped there)", 0x52345, NULL },
+	{ SIGSEGV, 0x52345, true, 14, false, 0, VERDICT_CRASH, "SIGSEGV: write to address 0x1234 (nothing is mapped there)", 0x52345, NULL },
+	{ SIGSEGV, 0x52345, false, 14, false, 0, VERDICT_CRASH, "SIGSEGV: the process sent it to itself", 0x52345, NULL },
+	{ SIGABRT, 0x61100, false, 0, false, 0, VERDICT_STOPPED, "SIGABRT from outside (the sender is not in the core)", 0, NULL },
+	{ SIGABRT, 0x61100, false, 0, true, 0x61100, VERDICT_STOPPED, "SIGABRT from another thread of the process or from outside (the sender is not in the core)", 0, NULL },
+	{ SIGABRT, 0x61100, false, 0, true, 0x61207, VERDICT_CRASH, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)", 0x61050, "thread 4712" },
+};
+
+START_TEST(handlers)
+{
+	__auto_type c = &handled[_i];
+	enum { SP = 0x31800 };
+	const bool chained = c->pc == 0x61100, there = _i != 2;
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, PID, c->pc, SP);
+	build_elf_reg(b, "rbp", chained ? SP : 0);
+	uint8_t *stack = build_elf_memory(b, 0x30000, 0x4000, 3), *context = stack + (SP - 0x30000) + (c->returned ? -0x800 : chained ? 16 : 0x200);
+	if (there) {
+		build_elf_put(b, context, 8, 7);
+		build_elf_put(b, context + 160, 8, c->returned ? SP : SP + 0x900);
+		build_elf_put(b, context + 168, 8, chained ? 0x61050 : 0x52345);
+		build_elf_put(b, context + 184, 8, 0x002b000000000033);
+		build_elf_put(b, context + 192, 8, 6);
+		build_elf_put(b, context + 200, 8, c->trap);
+		build_elf_put(b, context + 216, 8, 0x1234);
+	}
+	if (chained) { /* a frame pointer to the handler's return */
+		build_elf_put(b, stack + (SP - 0x30000) + 8, 8, 0x61300);
+		uint8_t *code = build_elf_memory(b, 0x61000, 0x1000, 5);
+		memset(code, 0x90, 0x1000);
+		memcpy(code + 0x300, "\x48\xc7\xc0\x0f\0\0\0\x0f\x05", 9);
+		memcpy(code + 0x200, "\xb8\x3e\0\0\0\x0f\x05", 7);
+	}
+	build_elf_file(b, 0x40000, 0x42000, 0, "/usr/lib/liba.so");
+	build_elf_absent(b, 0x40000, 0x2000, 5);
+	build_elf_file(b, 0x52000, 0x53000, 0, "/usr/lib/libx.so");
+	build_elf_absent(b, 0x52000, 0x1000, 5);
+	build_elf_cursig(b, c->signo);
+	build_elf_prpsinfo(b, PID, 1, 0, "python", "python x.py");
+	build_elf_signal_from(b, c->signo, -6, PID, 1000);
+	if (c->second) {
+		build_elf_thread(b, PID + 1, c->second_pc, 0x33000);
+		build_elf_reg(b, "rdi", PID);
+		build_elf_reg(b, "rsi", (uint64_t)c->signo);
+	}
+	struct image *img = build_elf_open(b);
+	struct report *r = report_new();
+	struct err err = { .code = ERR_NOPYTHON, .msg = "found no CPython" };
+	say_with(NATIVE_UNWOUND, img, NULL, &err, r);
+	CLEANUP(cleanup_free) char *title = xasprintf(STR_FMT, STR_ARG(r->verdict.title));
+	ck_assert_str_eq(title, c->title);
+	ck_assert_int_eq(r->verdict.kind, c->kind);
+	if (c->place) {
+		ck_assert_ptr_nonnull(r->verdict.location);
+		ck_assert_uint_eq(r->verdict.location->pc, c->place);
+		ck_assert_int_eq(str_is(r->verdict.culprit, "/usr/lib/libx.so"), c->place == 0x52345);
+	}
+	const char *sender = NULL;
+	for (size_t i = 0; i < r->verdict.notes.n; i++)
+		if (!strcmp(r->verdict.notes.p[i].key, "sender"))
+			sender = str_c(r->arena, r->verdict.notes.p[i].text);
+	ck_assert(c->sender ? sender && !strcmp(sender, c->sender) : !sender);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
 enum { MAX_TABLES = 256 };
 static struct layout tables[MAX_TABLES];
 static int n_tables;
@@ -585,6 +660,7 @@ int main(void)
 	Suite *s = suite_create("inspect");
 	TCase *c = tcase_create("verdict");
 	tcase_add_loop_test(c, verdict, 0, (int)(sizeof verdicts / sizeof *verdicts));
+	tcase_add_loop_test(c, handlers, 0, (int)(sizeof handled / sizeof *handled));
 	tcase_add_loop_test(c, culprit, 0, (int)(sizeof culprits / sizeof *culprits));
 	tcase_add_loop_test(c, crash_id, 0, (int)(sizeof crashes / sizeof *crashes));
 	suite_add_tcase(s, c);

@@ -8,6 +8,8 @@
 #include "inspect/abort.h"
 #include "inspect/fault.h"
 #include "inspect/instruction.h"
+#include "inspect/native.h"
+#include "inspect/sending.h"
 #include "inspect/signal_frame.h"
 
 enum { HANDLERS = 16 /* signal frames looked at on one stack */ };
@@ -28,74 +30,6 @@ static int frames_lead(struct target *t, const struct report_thread *th, const s
 }
 
 enum { X86_64 = 62, AARCH64 = 183 };
-
-/* A machine's system call instruction, and the numbers of those that send a signal: kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo,
- * pidfd_send_signal.  Linux arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h. */
-static const struct sending {
-	uint16_t machine;
-	uint8_t size, code[4];
-	uint16_t kill, tkill, tgkill, queue, tqueue, pidfd;
-	uint8_t arg[4], result; /* DWARF numbers */
-} sendings[] = {
-	{ X86_64, 2, { 0x0f, 0x05 }, 62, 200, 234, 129, 297, 424, { 5, 4, 1, 10 }, 0 },
-	{ AARCH64, 4, { 0x01, 0x00, 0x00, 0xd4 }, 129, 130, 131, 138, 240, 424, { 0, 1, 2, 3 }, 0 },
-};
-
-static const struct sending *sending_of(struct image *img)
-{
-	for (size_t i = 0; i < sizeof sendings / sizeof *sendings; i++)
-		if (sendings[i].machine == image_abi(img)->machine)
-			return &sendings[i];
-	return NULL;
-}
-
-static bool has_code(struct image *img, addr_t at, const struct sending *s)
-{
-	uint8_t b[4];
-	return image_read(img, at, b, s->size) == 0 && memcmp(b, s->code, s->size) == 0;
-}
-
-/* Was it in a system call?  Where the handler had come before one that is begun again, pc stands at it, else just after. */
-static bool in_call(struct image *img, const struct regs *regs)
-{
-	const struct sending *s = sending_of(img);
-	return s && (has_code(img, regs->pc - s->size, s) || has_code(img, regs->pc, s));
-}
-
-/* The number of the call that was just made; -1: not known.  x86 has the result in its place, but most callers are `mov eax, NUMBER; syscall`. */
-static int64_t call_made(struct image *img, const struct regs *regs, const struct sending *s)
-{
-	uint8_t b[5];
-	if (s->machine == AARCH64)
-		return (int64_t)(regs->value[8] & UINT32_MAX);
-	if (image_read(img, regs->pc - s->size - sizeof b, b, sizeof b) < 0 || b[0] != 0xb8)
-		return -1;
-	return (int64_t)(b[1] | (uint32_t)b[2] << 8 | (uint32_t)b[3] << 16 | (uint32_t)b[4] << 24);
-}
-
-/* Does it stand just after having sent itself the signal?  A signal that a thread sends itself comes before the call returns. */
-static bool sent_itself(struct image *img, const struct regs *regs, int64_t pid, int64_t tid, int signo)
-{
-	const struct sending *s = sending_of(img);
-	if (!s || pid < 0)
-		return true; /* it cannot be told */
-	if (!has_code(img, regs->pc - s->size, s) || regs->value[s->result])
-		return false;
-	const int64_t nr = call_made(img, regs, s);
-	int32_t arg[4];
-	for (size_t i = 0; i < 4; i++)
-		arg[i] = (int32_t)(uint32_t)regs->value[s->arg[i]];
-	const bool first = s->arg[0] != s->result; /* it is still there */
-	const bool any = nr < 0;
-	/* kill: 0 and below are groups of processes */
-	if ((any || nr == s->kill || nr == s->queue) && arg[1] == signo && (!first || arg[0] == pid || (arg[0] <= 0 && !any)))
-		return true;
-	if ((any || nr == s->tkill) && arg[1] == signo && (!first || arg[0] == tid))
-		return true;
-	if ((any || nr == s->tgkill || nr == s->tqueue) && arg[2] == signo && arg[1] == tid && (!first || arg[0] == pid))
-		return true;
-	return nr == s->pidfd && arg[1] == signo;
-}
 
 /* One that divides, where there is no decoder: F6 or F7, /6 or /7. */
 static bool divides(struct target *t, struct report *r, const struct regs *regs)
@@ -129,7 +63,7 @@ static bool trap_is(unsigned trap, int signo)
 
 enum origin handler_origin(struct target *t, struct report *r, const struct signal_frame *sf, int64_t tid, int last, struct interrupted *in)
 {
-	const bool called = in_call(t->img, &sf->regs);
+	const bool called = sending_in_call(t->img, &sf->regs);
 	in->signo = signal_is_fault(last) ? last : sf->trapped && sf->trap == TRAP_PAGE && !called ? SIGSEGV : last;
 	in->code = 1;
 	in->addr = sf->regs.pc;
@@ -153,7 +87,7 @@ enum origin handler_origin(struct target *t, struct report *r, const struct sign
 	}
 	in->code = SI_TKILL;
 	in->addr = 0;
-	return sent_itself(t->img, &sf->regs, image_facts(t->img)->pid, tid, in->signo) ? ORIGIN_OWN : ORIGIN_OUTSIDE;
+	return sending_to(t->img, &sf->regs, image_facts(t->img)->pid, tid, in->signo) != SENDS_NO ? ORIGIN_OWN : ORIGIN_OUTSIDE;
 }
 
 /* Does a function above what was interrupted end the process by itself, and not raise the signal again?  Then that came from elsewhere. */
@@ -192,7 +126,95 @@ static void note_other(struct report *r, const struct signal_frame *sf, int64_t 
 		: str_printf(r->arena, "it came in a handler of " STR_FMT, STR_ARG(name)));
 }
 
-bool handler_find(struct target *t, struct report *r, const struct report_thread *th, const struct thread *native, struct interrupted *ret)
+/* What a frame says: its siginfo, else what can be made out. */
+static enum origin origin_of(struct target *t, struct report *r, struct signal_frame *sf, int64_t tid, int last, struct interrupted *in)
+{
+	doubt_info(t, r, sf);
+	*in = (struct interrupted){ .signo = sf->signo, .code = sf->code, .addr = sf->addr, .regs = sf->regs, .sender_pid = -1, .sender_uid = -1 };
+	if (!sf->has_info)
+		return handler_origin(t, r, sf, tid, last, in);
+	if (signal_is_fault(sf->signo) && sf->code > 0)
+		return ORIGIN_FAULT;
+	return sf->code <= 0 && sf->pid == image_facts(t->img)->pid ? ORIGIN_OWN : ORIGIN_OUTSIDE;
+}
+
+static void fill(struct interrupted *in, const struct signal_frame *sf, enum origin origin)
+{
+	in->outside = origin == ORIGIN_OUTSIDE;
+	in->sender_known = sf->has_info;
+	if (in->outside && sf->has_info && sf->code <= 0) {
+		in->sender_pid = sf->pid;
+		in->sender_uid = sf->uid;
+	}
+	in->has_error = origin == ORIGIN_FAULT && sf->trapped && sf->trap == TRAP_PAGE && in->code != SI_KERNEL;
+	in->error = sf->error;
+}
+
+/* Did the process send the signal itself, and not by what its thread stands at?  Then a handler may have raised it again, and returned. */
+static bool raised_and_returned(struct target *t, struct report *r, const struct thread *native, struct interrupted *ret)
+{
+	const struct image_facts *f = image_facts(t->img);
+	struct signal_frame sf;
+	if (!f->siginfo.known || f->siginfo.code > 0 || f->siginfo.pid != f->pid || f->pid < 0 ||
+	    sending_to(t->img, &native->regs, f->pid, native->tid, f->siginfo.signo) != SENDS_NO || !handler_returned(t->img, native, &sf))
+		return false;
+	struct interrupted in;
+	enum origin origin = origin_of(t, r, &sf, native->tid, f->siginfo.signo, &in);
+	if (origin == ORIGIN_OWN || in.signo != f->siginfo.signo)
+		return false;
+	fill(&in, &sf, origin);
+	*ret = in;
+	return true;
+}
+
+/* Does another thread stand where it has just sent the signal?  0: not known, -1: there is no other thread. */
+static int64_t sent_by_another(struct target *t, int64_t tid, int signo)
+{
+	const struct thread *th;
+	const size_t n = image_threads(t->img, &th);
+	if (n < 2)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		if (th[i].tid != tid && sending_to(t->img, &th[i].regs, image_facts(t->img)->pid, tid, signo) == SENDS_YES)
+			return th[i].tid;
+	return 0;
+}
+
+/* What was interrupted, where the native frames end within the handler: it is older than they, and younger than Python's. */
+static void put_frame(struct target *t, struct report *r, struct report_thread *th, addr_t pc)
+{
+	struct inward w = inward_all(th), after = w;
+	const struct report_frame *f;
+	bool native = false;
+	while ((f = inward_next(&w)) && !f->python) {
+		if (f->pc == pc)
+			return;
+		native = true;
+		after = w;
+	}
+	if (!native)
+		return;
+	/* The frames before after.k of run after.run are older. */
+	struct report_run *runs = arena_alloc(r->arena, (th->n_runs + 2) * sizeof *runs);
+	const struct report_frame **one = arena_alloc(r->arena, sizeof *one);
+	size_t n = 0;
+	*one = native_frame_at(t, r, pc);
+	for (size_t i = 0; i < th->n_runs; i++) {
+		struct report_run run = th->runs[i];
+		const size_t cut = i == after.run && run.repeat == 1 ? after.k : 0;
+		if (cut)
+			runs[n++] = (struct report_run){ run.frames, cut, 1 };
+		if (i == after.run)
+			runs[n++] = (struct report_run){ one, 1, 1 };
+		if (cut < run.n)
+			runs[n++] = (struct report_run){ run.frames + cut, run.n - cut, run.repeat };
+	}
+	th->runs = runs;
+	th->n_runs = n;
+	th->n_frames++;
+}
+
+bool handler_find(struct target *t, struct report *r, struct report_thread *th, const struct thread *native, struct interrupted *ret)
 {
 	const struct image_facts *f = image_facts(t->img);
 	const int last = f->siginfo.known ? f->siginfo.signo : native->signo;
@@ -205,10 +227,11 @@ bool handler_find(struct target *t, struct report *r, const struct report_thread
 		/* What only lies there may be left over, and is not believed against a fault that the kernel tells of. */
 		if (led < 0 || (led == 0 && f->siginfo.known && f->siginfo.code > 0))
 			continue;
-		doubt_info(t, r, &sf);
-		struct interrupted in = { .signo = sf.signo, .code = sf.code, .addr = sf.addr, .regs = sf.regs, .sender_pid = -1, .sender_uid = -1 };
-		enum origin origin = sf.has_info ? signal_is_fault(sf.signo) && sf.code > 0 ? ORIGIN_FAULT
-			: sf.code <= 0 && sf.pid == f->pid ? ORIGIN_OWN : ORIGIN_OUTSIDE : handler_origin(t, r, &sf, native->tid, last, &in);
+		struct interrupted in;
+		enum origin origin = origin_of(t, r, &sf, native->tid, last, &in);
+		const int64_t other = origin == ORIGIN_OUTSIDE && !sf.has_info ? sent_by_another(t, native->tid, in.signo) : -1;
+		if (other > 0)
+			origin = ORIGIN_OWN;
 		/* A handler of something else, which was at work when the crash came. */
 		if (origin != ORIGIN_FAULT && ((in.signo != last && (origin != ORIGIN_OWN || in.signo != SIGABRT)) || (origin == ORIGIN_OUTSIDE && (found || led <= 0 || (f->siginfo.known && f->siginfo.code > 0) ||
 		    ended_by_itself(th, sf.regs.pc))))) {
@@ -216,25 +239,25 @@ bool handler_find(struct target *t, struct report *r, const struct report_thread
 				note_other(r, &sf, f->pid);
 			continue;
 		}
-		in.outside = origin == ORIGIN_OUTSIDE;
-		in.sender_known = sf.has_info;
-		if (in.outside && sf.has_info && sf.code <= 0) {
-			in.sender_pid = sf.pid;
-			in.sender_uid = sf.uid;
-		}
-		in.has_error = origin == ORIGIN_FAULT && sf.trapped && sf.trap == TRAP_PAGE && in.code != SI_KERNEL;
-		in.error = sf.error;
+		fill(&in, &sf, origin);
+		in.maybe_own = in.outside && other == 0;
+		in.other_tid = other;
 		*ret = in;
 		found = true;
 		sure = led > 0;
 	}
+	if (!found)
+		found = raised_and_returned(t, r, native, ret);
 	if (found && !sure) {
+		put_frame(t, r, th, ret->regs.pc);
 		r->verdict.likely = true;
 		report_problem(r, P_LIKELY, "a signal handler had run, and what it had interrupted was looked for on the stack, since native frames do not lead there");
 	}
 	if (found && ret->outside && !ret->sender_known) {
 		r->verdict.likely = true;
-		report_problem(r, P_LIKELY, "the signal handler did not ask who had sent the signal; what it had interrupted neither faulted nor was sending it");
+		report_problem(r, P_LIKELY, ret->maybe_own
+			? "the signal handler did not ask who had sent the signal; what it had interrupted neither faulted nor was sending it, but another thread may have"
+			: "the signal handler did not ask who had sent the signal; what it had interrupted neither faulted nor was sending it");
 	}
 	return found;
 }
@@ -275,6 +298,8 @@ void handler_said(struct report *r, const struct image_facts *f, const struct in
 	struct str then = f->siginfo.known && f->siginfo.has_sender && f->siginfo.pid != f->pid ? verdict_sender(r, f) : r->verdict.ended_by.name;
 	verdict_note(r, "handler", name.s ? str_printf(r->arena, STR_FMT " ran then; the process ended by " STR_FMT, STR_ARG(name), STR_ARG(then))
 		: str_printf(r->arena, "a signal handler ran then; the process ended by " STR_FMT, STR_ARG(then)));
+	if (in->other_tid > 0)
+		verdict_note(r, "sender", str_printf(r->arena, "thread %" PRId64, in->other_tid));
 }
 
 struct str handler_sender(struct report *r, const struct interrupted *in)
@@ -282,6 +307,8 @@ struct str handler_sender(struct report *r, const struct interrupted *in)
 	struct str name = signal_name(r->arena, in->signo);
 	if (in->sender_pid > 0)
 		return str_printf(r->arena, STR_FMT " sent by pid %" PRId64 " (uid %" PRId64 ")", STR_ARG(name), in->sender_pid, in->sender_uid);
+	if (in->maybe_own)
+		return str_printf(r->arena, STR_FMT " from another thread of the process or from outside (the sender is not in the core)", STR_ARG(name));
 	return str_printf(r->arena, STR_FMT " from outside (%s)", STR_ARG(name), !in->sender_known ? "the sender is not in the core"
 		: in->code == SI_KERNEL ? "from the kernel" : "by the kernel, or from another pid namespace");
 }

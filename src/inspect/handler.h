@@ -16,20 +16,24 @@ struct interrupted {
 	uint64_t error;
 	bool outside;             /* neither a fault nor its own signal: another process had sent the signal that the handler then raised again */
 	bool sender_known;        /* outside: the handler had asked for siginfo */
+	bool maybe_own;           /* outside, but another thread of the process may have sent it */
+	int64_t other_tid;        /* > 0: the thread of the process that had sent it, where that is another one */
 	int64_t sender_pid, sender_uid; /* -1: not known */
 };
 /*
  * The oldest fault that a handler on th's stack interrupted, or the signal by which the process first tried to end itself, or
  * that came from outside and which the handler only passed on.
- * False: none; a handler of another signal is noted all the same.
+ * False: none; a handler of another signal is noted all the same.  Where th's frames do not lead to it, the interrupted one is put among them.
  */
-bool handler_find(struct target *t, struct report *r, const struct report_thread *th, const struct thread *native, struct interrupted *ret);
+bool handler_find(struct target *t, struct report *r, struct report_thread *th, const struct thread *native, struct interrupted *ret);
 enum origin { ORIGIN_FAULT, ORIGIN_OWN, ORIGIN_OUTSIDE };
 /*
  * What a signal came from whose handler had no siginfo: only the processor's last trap is known, what was interrupted, and the
  * signal that ended the process: what re-raises a signal, as faulthandler does, raises the same.  tid: of the thread.
  */
 enum origin handler_origin(struct target *t, struct report *r, const struct signal_frame *sf, int64_t tid, int last, struct interrupted *in);
+/* A frame that was left behind by a handler which returned to just where th stands, and by all its registers. */
+bool handler_returned(struct image *img, const struct thread *th, struct signal_frame *ret);
 /* Line 1's text of a signal from outside. */
 struct str handler_sender(struct report *r, const struct interrupted *in);
 /* Make the signal of the verdict that one, and say what ended the process later. */

@@ -173,12 +173,12 @@ static struct str base_of(struct natives *n, const struct module *m)
 }
 
 /* Code that is no module's: a JIT's, where the memory is no file's; libffi keeps its closures in a file without a name. */
-static void no_module(struct natives *n, addr_t at, struct report_frame *out)
+static void no_module(struct target *t, struct report *r, addr_t at, struct report_frame *out)
 {
-	const struct mapping *map = image_mapping_at(n->t->img, at);
-	const struct segment *seg = image_segment_at(n->t->img, at);
+	const struct mapping *map = image_mapping_at(t->img, at);
+	const struct segment *seg = image_segment_at(t->img, at);
 	if (map && map->path.len) {
-		out->module = str_from_bytes(n->r->arena, map->path.p, map->path.len);
+		out->module = str_from_bytes(r->arena, map->path.p, map->path.len);
 		out->offset = at - map->start + map->offset;
 		if (memmem(map->path.p, map->path.len, "memfd:libffi", 12))
 			out->function = STR("libffi closure");
@@ -188,6 +188,32 @@ static void no_module(struct natives *n, addr_t at, struct report_frame *out)
 	} else if (out->signal) {
 		out->function = STR("signal return code"); /* a page of its own, where the system has no vdso */
 	}
+}
+
+static void put_module(struct target *t, struct report *r, const struct module *m, struct report_frame *out)
+{
+	if (!m) {
+		no_module(t, r, out->pc, out);
+		return;
+	}
+	out->module = m->vdso ? STR("[vdso]") : str_from_bytes(r->arena, m->path.p, m->path.len);
+	out->offset = m->bias_known ? out->pc - m->bias : out->pc - m->start;
+	if (!out->function.len && !m->file && m->build_id.len && !m->vdso)
+		out->build_id = str_hex(r->arena, m->build_id);
+}
+
+const struct report_frame *native_frame_at(struct target *t, struct report *r, addr_t pc)
+{
+	struct report_frame *out = arena_alloc(r->arena, sizeof *out);
+	struct str name;
+	uint64_t into;
+	*out = (struct report_frame){ .pc = pc, .at = { -1, -1, -1, -1 }, .found_by = "signal frame", .likely = true };
+	if (modules_name(t->mods, pc, &name, &into) == 0) {
+		out->function = str_dup(r->arena, name);
+		out->into = into;
+	}
+	put_module(t, r, modules_at(t->mods, pc), out);
+	return out;
 }
 
 static void found_by(uint8_t bits, struct report_frame *out)
@@ -236,14 +262,7 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 		out->inlined = !outer;
 		found_by(f->bits, out);
 		out->into = outer && name.s ? f->pc - (at - into) : 0;
-		if (m) {
-			out->module = m->vdso ? STR("[vdso]") : str_from_bytes(n->r->arena, m->path.p, m->path.len);
-			out->offset = m->bias_known ? f->pc - m->bias : f->pc - m->start;
-			if (!out->function.len && !m->file && m->build_id.len && !m->vdso)
-				out->build_id = str_hex(n->r->arena, m->build_id);
-		} else {
-			no_module(n, f->pc, out);
-		}
+		put_module(n->t, n->r, m, out);
 		if (outer && shown.s)
 			out->symbol = str_dup(n->r->arena, name);
 		out->plumbing = is_plumbing(out->symbol.s ? out->symbol : out->function) ? PLUMBING_SILENT : PLUMBING_NONE;

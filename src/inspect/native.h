@@ -13,6 +13,9 @@ struct natives *natives_new(struct target *t, struct report *r);
 /* Says what of all threads together has to be said; takes NULL. */
 void natives_end(struct natives *n);
 
+/* The frame of what stands at pc, which a signal frame told of. */
+const struct report_frame *native_frame_at(struct target *t, struct report *r, addr_t pc);
+
 /* A Python frame or shim as the walk gave it. */
 struct native_python {
 	const struct report_frame *frame; /* NULL: a shim */

@@ -127,35 +127,49 @@ static bool take_context(struct image *img, const struct shape *s, addr_t at, st
 	return true;
 }
 
-int signal_frame_next(struct image *img, const struct thread *th, addr_t from, struct signal_frame *ret)
+static const struct shape *shape_of(const struct abi *abi)
 {
-	const struct abi *abi = image_abi(img);
-	const struct shape *s = NULL;
 	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
 		if (shapes[i].machine == abi->machine && abi->width == 8 && !abi->big_endian)
-			s = &shapes[i];
-	if (!s || !th->regs.sp)
+			return &shapes[i];
+	return NULL;
+}
+
+int signal_frame_in(struct image *img, addr_t from, addr_t to, struct signal_frame *ret)
+{
+	const struct abi *abi = image_abi(img);
+	const struct shape *s = shape_of(abi);
+	uint8_t buf[CHUNK];
+	for (addr_t done = from; s && done < to;) {
+		size_t n = image_scan(img, done, buf, to - done < CHUNK ? (size_t)(to - done) : CHUNK) & ~(size_t)7;
+		if (!n) {
+			const uint64_t skip = (image_skip(img, done) + 7) & ~(uint64_t)7;
+			if (!skip || skip >= to - done)
+				break;
+			done += skip;
+			continue;
+		}
+		for (size_t i = 0; i < n; i += 8) {
+			addr_t at = done + i;
+			if (word_at(abi, buf + i, 8) == s->word && at >= s->word_at + from && take_context(img, s, at - s->word_at, ret))
+				return 0;
+		}
+		done += n;
+	}
+	return ERR_ABSENT;
+}
+
+int signal_frame_next(struct image *img, const struct thread *th, addr_t from, struct signal_frame *ret)
+{
+	if (!th->regs.sp)
 		return ERR_ABSENT;
 	addr_t sp = (from ? from : th->regs.sp) & ~(addr_t)7;
 	const struct segment *seg = image_segment_at(img, sp);
 	if (!seg)
 		return ERR_ABSENT;
 	uint64_t left = seg->size - (sp - seg->start);
-	if (left > STACK_MAX)
-		left = STACK_MAX;
-	uint8_t buf[CHUNK];
-	for (uint64_t done = 0; done < left;) {
-		size_t n = image_read_some(img, sp + done, buf, left - done < CHUNK ? (size_t)(left - done) : CHUNK) & ~(size_t)7;
-		if (!n)
-			break;
-		for (size_t i = 0; i < n; i += 8) {
-			addr_t at = sp + done + i;
-			if (word_at(abi, buf + i, 8) == s->word && at >= s->word_at + sp && take_context(img, s, at - s->word_at, ret)) {
-				ret->regs.tls = th->regs.tls;
-				return 0;
-			}
-		}
-		done += n;
-	}
-	return ERR_ABSENT;
+	int rc = signal_frame_in(img, sp, sp + (left < STACK_MAX ? left : STACK_MAX), ret);
+	if (rc == 0)
+		ret->regs.tls = th->regs.tls;
+	return rc;
 }

@@ -26,6 +26,9 @@ struct signal_frame {
  */
 int signal_frame_next(struct image *img, const struct thread *th, addr_t from, struct signal_frame *ret) MUST_CHECK;
 
+/* The same in [from, to), the first one. */
+int signal_frame_in(struct image *img, addr_t from, addr_t to, struct signal_frame *ret) MUST_CHECK;
+
 enum { TRAP_DIVIDE = 0, TRAP_ILLEGAL = 6, TRAP_PROTECTION = 13, TRAP_PAGE = 14, TRAP_ALIGNMENT = 17 };
 
 #endif

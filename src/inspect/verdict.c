@@ -213,7 +213,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		r->verdict.title = STR("the file does not say why the process ended");
 	}
 	struct interrupted in;
-	const struct report_thread *at = NULL;
+	struct report_thread *at = NULL;
 	for (size_t i = 0; i < r->threads.n && n && r->verdict.kind == VERDICT_CRASH; i++)
 		if (r->threads.p[i].crashed && !at)
 			at = &r->threads.p[i];

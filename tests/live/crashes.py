@@ -165,6 +165,39 @@ def faults(python):
     tap.ok(len(set(ids.values())) == len(ids), "%s: different crashes have different group ids" % python.name, ids)
 
 
+def passed_on(python):
+    """A signal that the process sent itself by another thread, below a handler that did not ask: whose it was is not claimed."""
+    got = crash(python, "faulthandler-thread") if python.minor != "2.7" and not python.config.startswith("i386") else None
+    if not got:
+        return
+    rep, text, _, target = got
+    verdict = rep["verdict"]
+    if verdict["kind"] == "crash":  # it still stands there
+        tap.ok(re.match(r"thread \d+$", line(text, "sender") or ""), "%s: which thread sent it" % python.name, text[:500])
+    else:
+        tap.equal((verdict["kind"], verdict["title"], without_likely(rep)),
+                  ("stopped", "SIGABRT from another thread of the process or from outside (the sender is not in the core)", False), "%s: it is not claimed who sent it" % python.name)
+    target.end()
+
+
+def without_files(python):
+    """Native frames that end in the handler: what it interrupted is the place of the crash all the same."""
+    if python.minor == "2.7" or python.config.split("-")[0] != "x86_64":
+        return
+    target = Target(python, "crash.py", "faulthandler")
+    core, why = target.core()
+    if not core:
+        tap.skip("%s: without files" % python.name, why)
+    else:
+        with tempfile.TemporaryDirectory(prefix="pysnap-live-") as empty:
+            rep, whole = [json.loads(run([PYANALYZE, "--json", core] + options).stdout) for options in
+                          (["--sysroot", empty, "--debug-path", empty], ["--sysroot", python.root] if python.root else [])]
+        places = [r["verdict"].get("native_location", {}) for r in (rep, whole)]
+        tap.equal(places[0].get("module_offset"), places[1].get("module_offset"), "%s: the place without files" % python.name)
+        tap.equal(rep["verdict"]["title"][:20], whole["verdict"]["title"][:20], "%s: title without files" % python.name)
+    target.end()
+
+
 def fatal_errors(python):
     for case, want in (("fatal", "PyThreadState_Get: "), ("dynamic-fatal", "made up: 42"), ("assert", "pysnap: Assertion `one' failed.")):
         got = crash(python, case)
@@ -196,6 +229,8 @@ IN_C = (  # function: the title, as a pattern
     ("fault_unaligned", r"SIGSEGV: write to address 0x[0-9a-f]+1, which the instruction wants to be a multiple of 16"),
     ("fault_both", r"SIGSEGV: read and write of address 0x2468 \(nothing is mapped there\)"),
     ("fault_push", r"SIGSEGV: write to address 0x13568 \(nothing is mapped there\)"),
+    ("fault_raised_again", r"SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
+    ("fault_killed_again", r"SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
     ("fault_in_handler", r"SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
 )
 IN_CXX = (
@@ -230,6 +265,9 @@ def in_libraries(python):
             tap.ok(re.fullmatch(want, verdict["title"]), "%s: title" % name, verdict["title"])
             if function != "fault_return": # nothing leads back from there
                 tap.equal(verdict.get("culprit_module"), c, "%s: who is to blame" % name)
+            if function.endswith("_again"):
+                tap.equal((line(text, "handler"), verdict.get("ended_by", {}).get("name"), without_likely(rep)),
+                          ("a signal handler ran then; the process ended by SIGSEGV", "SIGSEGV", True), "%s: that it was raised again" % name)
             if function in ("fault_null_call", "fault_no_code"):
                 in_line = line(text, "in") or ""
                 tap.ok(in_line.startswith(function + ", ") and "(its call went to 0x" in in_line and verdict["called_from"]["function"] == function,
@@ -313,7 +351,7 @@ def main():
         if (python.minor, python.config) not in known:
             tap.skip("crashes of " + python.name, "no table of its version yet")
             continue
-        for check in (exceptions, faults, fatal_errors, in_libraries, collections, lives):
+        for check in (exceptions, faults, passed_on, without_files, fatal_errors, in_libraries, collections, lives):
             tap.part(python, check)
     for name, why in absent:
         if not wanted:

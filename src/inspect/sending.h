@@ -1,0 +1,17 @@
+/* Does a thread stand at a system call, and is it one that sends a signal?  x86-64 and aarch64. */
+#ifndef INSPECT_SENDING_H
+#define INSPECT_SENDING_H
+
+#include "image/image.h"
+
+/* Was it in a system call?  Where the handler had come before one that is begun again, pc stands at it, else just after. */
+bool sending_in_call(struct image *img, const struct regs *regs);
+
+enum sends { SENDS_NO, SENDS_YES, SENDS_UNKNOWN };
+/*
+ * Does it stand just after having sent the signal to thread tid of process pid?  A signal that a thread sends itself comes before
+ * the call returns.  SENDS_UNKNOWN: not such a machine, or the process is not known.
+ */
+enum sends sending_to(struct image *img, const struct regs *regs, int64_t pid, int64_t tid, int signo);
+
+#endif
