@@ -405,11 +405,13 @@ static struct report *truncated(void)
 	r->input.size = 1181116006u;
 	r->input.file_size = 88u << 20;
 	r->input.compression = STR("zstd");
-	report_problem(r, P_PACKED_DAMAGED, "damaged at 88 MiB (zstd: Corrupted block detected)", "the first 1.1 GiB of 4.2 GiB were used; segments lost: 212 of 340 (thread stacks: 2 of 7; data of 1 file: libc.so.6; heap and other memory: 209 segments)");
+	report_problem(r, P_PACKED_DAMAGED, "damaged at 88 MiB (zstd: Corrupted block detected)", "the first 1.1 GiB of 4.2 GiB were used; segments lost: 212 of 340: 2 with thread stacks (of 2 of 7 threads), 1 of 1 file (libc.so.6), 209 of heap and other memory");
 	r->input.lost.segments = 212;
 	r->input.lost.of_segments = 340;
 	r->input.lost.stacks = 2;
 	r->input.lost.of_stacks = 7;
+	r->input.lost.with_stacks = 2;
+	r->input.lost.of_files = 1;
 	r->input.lost.other = 209;
 	*vec_push(&r->input.lost.files) = STR("libc.so.6");
 	report_problem(r, P_BUILD_ID_MISMATCH, "/opt/py/bin/python3.13", "e1f0", "9a3b");

@@ -349,6 +349,18 @@ START_TEST(errors_carry_what_why_and_hint)
 }
 END_TEST
 
+static const struct { uint64_t bytes; const char *text; } sizes[] = {
+	{ 0, "0 B" }, { 812, "812 B" }, { 1023, "1023 B" }, { 1024, "1.0 KiB" }, { 6186598, "5.9 MiB" }, { 37748736, "36 MiB" }, { 10434000, "10 MiB" },
+	{ 65806336, "63 MiB" }, { 1048063, "1023 KiB" }, { 1048064, "1.0 MiB" }, { 1048575, "1.0 MiB" }, { (uint64_t)3 << 30, "3.0 GiB" }, { UINT64_MAX, "16 EiB" },
+};
+
+START_TEST(sizes_in_words)
+{
+	char buf[STR_SIZE];
+	ck_assert_str_eq(str_size(sizes[_i].bytes, buf), sizes[_i].text);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("base");
@@ -366,6 +378,7 @@ int main(void)
 	tcase_add_test(t, arena_gives_zeroed_aligned_memory);
 	tcase_add_test(t, vec_grows_and_zeroes);
 	tcase_add_loop_test(t, checked_sums, 0, COUNT(sums));
+	tcase_add_loop_test(t, sizes_in_words, 0, COUNT(sizes));
 	tcase_add_test(t, errors_carry_what_why_and_hint);
 	suite_add_tcase(s, t);
 	SRunner *r = srunner_create(s);

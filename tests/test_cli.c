@@ -231,18 +231,6 @@ START_TEST(numbers_of_options)
 }
 END_TEST
 
-static const struct { uint64_t bytes; const char *text; } byte_sizes[] = {
-	{ 0, "0 B" }, { 812, "812 B" }, { 1024, "1.0 KiB" }, { 6186598, "5.9 MiB" }, { 37748736, "36 MiB" }, { 10434000, "10 MiB" },
-	{ (uint64_t)3 << 30, "3.0 GiB" }, { UINT64_MAX, "16 EiB" },
-};
-
-START_TEST(sizes_in_words)
-{
-	char buf[32];
-	ck_assert_str_eq(cli_size(byte_sizes[_i].bytes, buf), byte_sizes[_i].text);
-}
-END_TEST
-
 START_TEST(exit_codes)
 {
 	static const struct { int code, snap, analyze; } t[] = {
@@ -291,7 +279,6 @@ int main(void)
 	tcase_add_loop_test(t, when_to_colour, 0, COUNT(colors));
 	tcase_add_test(t, width_of_what_is_no_terminal);
 	tcase_add_loop_test(t, numbers_of_options, 0, COUNT(numbers));
-	tcase_add_loop_test(t, sizes_in_words, 0, COUNT(byte_sizes));
 	tcase_add_test(t, exit_codes);
 	tcase_add_test(t, messages_cannot_reach_into_the_terminal);
 	suite_add_tcase(s, t);

@@ -574,9 +574,8 @@ START_TEST(a_cut_core_tells_where)
 	int rc = image_open(put_file(&packed, path), &img, &err);
 	if (strcmp(packers[_i].name, "lz4") != 0 || rc == 0) { /* lz4's block of 4 MiB is all or nothing */
 		ck_assert_msg(rc == 0, "%s", err.msg);
-		bool big = packed.len >> 20;
-		CLEANUP(cleanup_free) char *words = xasprintf("cut off at %.0f %s, inside its %s stream", (double)packed.len / (big ? 1 << 20 : 1 << 10),
-							      big ? "MiB" : "KiB", packers[_i].name);
+		char size[STR_SIZE];
+		CLEANUP(cleanup_free) char *words = xasprintf("cut off at %s, inside its %s stream", str_size(packed.len, size), packers[_i].name);
 		const struct image_facts *f = image_facts(img);
 		ck_assert_msg(str_is(f->damage, words), STR_FMT, STR_ARG(f->damage));
 		ck_assert(f->truncated && f->size < f->expected && f->n_segments_lost >= 1);

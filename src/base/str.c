@@ -279,6 +279,20 @@ void cleanup_sb(struct sb *b)
 	sb_free(b);
 }
 
+const char *str_size(uint64_t bytes, char buf[STR_SIZE])
+{
+	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double v = (double)bytes;
+	size_t u = 0;
+	/* Never "1024 KiB", which 1023.9 would be. */
+	while (v >= (u ? 1023.5 : 1024) && u + 1 < sizeof unit / sizeof *unit) {
+		v /= 1024;
+		u++;
+	}
+	snprintf(buf, STR_SIZE, u && v < 9.95 ? "%.1f %s" : "%.0f %s", v, unit[u]);
+	return buf;
+}
+
 struct str str_hex(struct arena *a, struct blob b)
 {
 	char *s = arena_alloc(a, b.len * 2 + 1);

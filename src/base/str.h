@@ -64,6 +64,10 @@ struct str sb_take(struct sb *b, struct arena *a);/* copy into the arena and fre
 void sb_free(struct sb *b);
 void cleanup_sb(struct sb *b);
 
+/* The one way in which sizes are said: "812 B", "5.9 MiB", "36 MiB", rounded to what is nearest.  Into buf, which is returned. */
+enum { STR_SIZE = 32 };
+const char *str_size(uint64_t bytes, char buf[STR_SIZE]);
+
 /* Lower-case hex of bytes; and back: -1 if s is not an even number of hex digits or does not fit. */
 struct str str_hex(struct arena *a, struct blob b);
 int str_unhex(const char *s, size_t len, uint8_t *ret, size_t room);

@@ -470,15 +470,3 @@ unsigned cli_width(int fd)
 	return n >= 20 && n <= 10000 ? (unsigned)n : 100;
 }
 
-const char *cli_size(uint64_t bytes, char buf[32])
-{
-	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
-	double v = (double)bytes;
-	size_t u = 0;
-	while (v >= 1024 && u + 1 < sizeof unit / sizeof unit[0]) {
-		v /= 1024;
-		u++;
-	}
-	snprintf(buf, 32, u && v < 9.95 ? "%.1f %s" : "%.0f %s", v, unit[u]);
-	return buf;
-}

@@ -70,8 +70,6 @@ bool cli_number(const struct cli *c, const char *option, const char *value, uint
 /* --color=WHEN > NO_COLOR > CLICOLOR_FORCE, FORCE_COLOR > TERM=dumb > CLICOLOR=0 > is fd a terminal? */
 bool cli_color(const struct cli *c, int fd);
 unsigned cli_width(int fd);                        /* of the terminal, else COLUMNS, else 100 */
-/* "5.9 MiB", "36 MiB", "812 B" into buf, which is returned. */
-const char *cli_size(uint64_t bytes, char buf[32]);
 
 /* The name among n nearest to `name`, or NULL if none is near enough to be meant. */
 const char *cli_nearest(const char *name, const char *const *names, size_t n);

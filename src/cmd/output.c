@@ -251,8 +251,8 @@ int output_commit(struct output *o, struct err *err)
 
 int output_failed(const struct output *o, int e, uint64_t written, struct err *err)
 {
-	char size[32];
-	cli_size(written, size);
+	char size[STR_SIZE];
+	str_size(written, size);
 	bool file = o->kind == OUTPUT_FILE;
 	CLEANUP(cleanup_free) char *folder = folder_of(o->name);
 	const char *end = file ? "the process was resumed, the partial file removed" : "the process was resumed";

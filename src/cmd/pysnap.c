@@ -264,7 +264,7 @@ static int python_of(const struct cli *c, pid_t pid, addr_t *hint, struct err *e
 
 static void say_done(const struct job *j, const struct capture *c)
 {
-	char out[32], in[32], time[32], bytes[32];
+	char out[STR_SIZE], in[STR_SIZE], bytes[STR_SIZE], time[32];
 	double ms = (double)capture_stopped_ns(c) / 1e6;
 	if (ms >= 1000)
 		snprintf(time, sizeof time, "%.2f s", ms / 1000);
@@ -275,7 +275,7 @@ static void say_done(const struct job *j, const struct capture *c)
 	if (regions) {
 		struct err warning = { 0 };
 		err_set(&warning, ERR_FAULT, "%zu region%s could not be read (%s); the snapshot is complete otherwise", regions,
-			regions == 1 ? "" : "s", cli_size(lost, bytes));
+			regions == 1 ? "" : "s", str_size(lost, bytes));
 		cli_warn(&j->cli, &warning);
 	}
 	size_t unopened = capture_unopened(c);
@@ -285,8 +285,8 @@ static void say_done(const struct job *j, const struct capture *c)
 		err_hint(&warning, "ulimit -n 1024, and the same again");
 		cli_warn(&j->cli, &warning);
 	}
-	cli_say(&j->cli, "%s: %s from %s of memory, process %d was stopped for %s", j->out.name, cli_size(capture_written(c), out),
-		cli_size(capture_bytes(c), in), (int)j->pid, time);
+	cli_say(&j->cli, "%s: %s from %s of memory, process %d was stopped for %s", j->out.name, str_size(capture_written(c), out),
+		str_size(capture_bytes(c), in), (int)j->pid, time);
 }
 
 static int snapshot(struct job *j, struct err *err)

@@ -382,7 +382,8 @@ void image_settle(struct image *img)
 	if (img->lost.n)
 		qsort(l, img->lost.n, sizeof *l, lost_order);
 	for (size_t i = 0; i < img->lost.n; i++) {
-		if (n && l[i].start <= l[n - 1].end)
+		/* Segments that a cut file lacks are counted, so those that lie side by side stay apart; pages that could not be read do not. */
+		if (n && (l[i].start < l[n - 1].end || (l[i].start == l[n - 1].end && !img->facts.truncated)))
 			l[n - 1].end = l[i].end > l[n - 1].end ? l[i].end : l[n - 1].end;
 		else
 			l[n++] = l[i];

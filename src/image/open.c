@@ -118,11 +118,9 @@ static long fd_feed_read(void *arg, void *buf, size_t len)
 static void loss_words(const struct unpacked *how, struct sb *to)
 {
 	const char *codec = how->codec ? how->codec->name : "";
-	char at[32];
-	if (how->in >> 20)
-		snprintf(at, sizeof at, "%.0f MiB", (double)how->in / (1 << 20));
-	else if (how->in >= 10240)
-		snprintf(at, sizeof at, "%.0f KiB", (double)how->in / (1 << 10));
+	char at[STR_SIZE];
+	if (how->in >= 10240)
+		str_size(how->in, at);
 	else
 		snprintf(at, sizeof at, "%llu bytes", (unsigned long long)how->in);
 	if (how->cut)

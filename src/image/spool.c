@@ -144,23 +144,14 @@ static uint64_t estimate(const struct file *f, const struct unpacked *how, uint6
 	return n < 1e18 ? (uint64_t)n : 0;
 }
 
-static const char *size_text(uint64_t n, char buf[32])
-{
-	if (n >> 30)
-		snprintf(buf, 32, "%.1f GiB", (double)n / (1 << 30));
-	else
-		snprintf(buf, 32, "%.0f MiB", (double)n / (1 << 20));
-	return buf;
-}
-
 static int no_room(const struct file *f, const struct unpacked *how, const char *name, uint64_t size, struct err *err)
 {
-	char need_text[32], have_text[32];
+	char need_text[STR_SIZE], have_text[STR_SIZE];
 	uint64_t need = estimate(f, how, size), left = room(f);
 	uint64_t have = f->written + (left == UINT64_MAX || left < room_kept ? 0 : left - room_kept);
 	bool about = need > have;
-	err_set(err, ERR_LIMIT, "needs %s %s in %s to unpack %s, %s are free", about ? "about" : "more than", size_text(about ? need : f->written, need_text),
-		f->dir, name, size_text(have, have_text));
+	err_set(err, ERR_LIMIT, "needs %s %s in %s to unpack %s, %s are free", about ? "about" : "more than", str_size(about ? need : f->written, need_text),
+		f->dir, name, str_size(have, have_text));
 	err_hint(err, "TMPDIR=DIR pyanalyze %s, with a DIR on a disk that has room", spool_operand(name));
 	return ERR_LIMIT;
 }

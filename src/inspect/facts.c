@@ -3,16 +3,10 @@
 
 #include <inttypes.h>
 
-const char *size_text(struct arena *a, uint64_t bytes)
+static const char *size_text(struct arena *a, uint64_t bytes)
 {
-	static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
-	size_t u = 0;
-	double v = (double)bytes;
-	while (v >= 1024 && u + 1 < sizeof unit / sizeof *unit) {
-		v /= 1024;
-		u++;
-	}
-	return str_c(a, str_printf(a, u && v < 10 ? "%.1f %s" : "%.0f %s", v, unit[u]));
+	char buf[STR_SIZE];
+	return str_c(a, str_of(str_size(bytes, buf)));
 }
 
 /*

@@ -68,13 +68,17 @@ void lost_find(struct target *t, struct report *r)
 	qsort(sp, n_sp, sizeof *sp, by_value);
 	for (size_t i = 0; i < f->n_lost; i++) {
 		const struct lost *l = &f->lost[i];
-		if (any_in(sp, n_sp, l->start, l->end))
+		if (any_in(sp, n_sp, l->start, l->end)) {
+			r->input.lost.with_stacks++;
 			continue;
+		}
 		struct str file = file_at(t, r->arena, l->start);
-		if (file.len)
+		if (file.len) {
 			add_file(r, file);
-		else
+			r->input.lost.of_files++;
+		} else {
 			r->input.lost.other++;
+		}
 	}
 }
 
@@ -86,9 +90,10 @@ const char *lost_text(const struct report *r)
 	sb_printf(&b, "%zu of %zu", r->input.lost.segments, r->input.lost.of_segments);
 	if (!r->input.lost.segments)
 		goto out;
-	sb_printf(&b, " (thread stacks: %zu of %zu", r->input.lost.stacks, r->input.lost.of_stacks);
+	/* What follows adds up to the first number. */
+	sb_printf(&b, ": %zu with thread stacks (of %zu of %zu threads)", r->input.lost.with_stacks, r->input.lost.stacks, r->input.lost.of_stacks);
 	if (n)
-		sb_printf(&b, "; data of %zu file%s: ", n, n == 1 ? "" : "s");
+		sb_printf(&b, ", %zu of %zu file%s (", r->input.lost.of_files, n, n == 1 ? "" : "s");
 	for (int first = 1; first >= 0; first--) {
 		for (size_t i = 0; i < n && named < NAMED; i++) {
 			const struct str file = r->input.lost.files.p[i];
@@ -98,10 +103,9 @@ const char *lost_text(const struct report *r)
 			sb_str(&b, file);
 		}
 	}
-	sb_printf(&b, named < n ? ", ..." : "");
-	if (r->input.lost.other)
-		sb_printf(&b, "; heap and other memory: %zu segment%s", r->input.lost.other, r->input.lost.other == 1 ? "" : "s");
-	sb_char(&b, ')');
+	if (n)
+		sb_printf(&b, named < n ? ", ...)" : ")");
+	sb_printf(&b, ", %zu of heap and other memory", r->input.lost.other);
 out:;
 	struct str all = sb_take(&b, r->arena);
 	return str_c(r->arena, all);

@@ -20,10 +20,8 @@ void threads_sort(struct report *r);
 const char *whole_or(const struct target *t, const char *otherwise);
 #define NOT_THERE "nothing lifts this: the memory is not in the file, or it was overwritten before"
 
-/* "4.2 GiB", "118 MiB", "57 KiB", "12 bytes"; in the report's arena, NUL-terminated. */
-const char *size_text(struct arena *a, uint64_t bytes);
-
-/* Fill r->input.lost of a truncated core; then it as text: "34 of 46 (thread stacks: 5 of 5; data of 9 files: libc.so.6, ...)". */
+/* Fill r->input.lost of a truncated core; then it as text: "34 of 46: with the stacks of 5 of 5 threads 5, data of
+ * files 29 (libc.so.6, ...)". */
 void lost_find(struct target *t, struct report *r);
 const char *lost_text(const struct report *r);
 

@@ -124,7 +124,7 @@ struct report {
 		struct {
 			size_t segments, of_segments; /* of a truncated core; of_segments 0: it is not */
 			size_t stacks, of_stacks;     /* threads whose stack is not there at the stack pointer */
-			size_t other;                 /* segments that are neither a stack nor a file's */
+			size_t with_stacks, of_files, other; /* of the lost segments: with such a stack, a file's, and neither */
 			struct VEC(struct str) files; /* whose data is lost: names without folders, in the order of addresses */
 		} lost;
 	} input;

@@ -276,6 +276,8 @@ static json_t *input(const struct report *r)
 		put_count(lost, "of_segments", r->input.lost.of_segments);
 		put_count(lost, "thread_stacks", r->input.lost.stacks);
 		put_count(lost, "of_thread_stacks", r->input.lost.of_stacks);
+		put_count(lost, "stack_segments", r->input.lost.with_stacks);
+		put_count(lost, "file_segments", r->input.lost.of_files);
 		put_count(lost, "other_segments", r->input.lost.other);
 		for (size_t i = 0; i < r->input.lost.files.n; i++)
 			push(files, text_value(r->input.lost.files.p[i]));

@@ -25,17 +25,8 @@ void words_count(struct sb *b, uint64_t n, const char *noun)
 
 void words_size(struct sb *b, uint64_t bytes)
 {
-	static const char unit[][4] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
-	size_t i = 0;
-	uint64_t tenths = 0, whole = bytes;
-	for (; whole >= 1024 && i < sizeof unit / sizeof *unit - 1; i++) {
-		tenths = (whole % 1024) * 10 / 1024;
-		whole /= 1024;
-	}
-	if (i && whole < 10)
-		sb_printf(b, "%" PRIu64 ".%" PRIu64 " %s", whole, tenths, unit[i]);
-	else
-		sb_printf(b, "%" PRIu64 " %s", whole, unit[i]);
+	char buf[STR_SIZE];
+	sb_printf(b, "%s", str_size(bytes, buf));
 }
 
 void words_time(struct sb *b, int64_t ns)

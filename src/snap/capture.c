@@ -148,21 +148,11 @@ static uint64_t memory_free(void)
 	return ret;
 }
 
-static void size_text(uint64_t n, char buf[24])
-{
-	if (n >= (uint64_t)10 << 30)
-		snprintf(buf, 24, "%.0f GiB", (double)n / (1 << 30));
-	else if (n >= 1u << 30)
-		snprintf(buf, 24, "%.1f GiB", (double)n / (1 << 30));
-	else
-		snprintf(buf, 24, "%.0f MiB", (double)n / (1 << 20));
-}
-
 static int too_little(const struct capture *c, uint64_t need, uint64_t have, struct err *err)
 {
-	char a[24], b[24];
-	size_text(need, a);
-	size_text(have, b);
+	char a[STR_SIZE], b[STR_SIZE];
+	str_size(need, a);
+	str_size(have, b);
 	err_set(err, ERR_MEMORY, "copying process %d needs about %s of memory, %s are free; the process was not stopped", (int)c->pid, a, b);
 	err_hint(err, "free some memory, or gcore %d, which writes to the disk while the process is stopped", (int)c->pid);
 	return ERR_MEMORY;
@@ -269,8 +259,8 @@ static int plan(struct capture *c, int pagemap, const struct flags *flags, struc
 
 static int gave_up(const struct capture *c, uint64_t total, struct err *err)
 {
-	char size[24];
-	size_text(total, size);
+	char size[STR_SIZE];
+	str_size(total, size);
 	err_set(err, ERR_LIMIT, "gave up after %u s: process %d (%s) was still being copied; it runs again", c->opt.freeze.max_pause_ms / 1000,
 		(int)c->pid, size);
 	err_hint(err, "--max-pause=0, which has no limit");
@@ -321,9 +311,9 @@ static int stop_and_copy(struct capture *c, struct copy *copy, const struct flag
 	if (replaced)
 		return refusal_replaced(c->pid, err);
 	if (grew) {
-		char was[24], now[24];
-		size_text(c->data_size / 2, was);
-		size_text(total, now);
+		char was[STR_SIZE], now[STR_SIZE];
+		str_size(c->data_size / 2, was);
+		str_size(total, now);
 		err_set(err, ERR_MEMORY, "process %d grew from about %s to %s before it was stopped; it runs again", (int)c->pid, was, now);
 		err_hint(err, "the same again");
 		return ERR_MEMORY;

@@ -8,6 +8,7 @@ part of the true one fails.  Without a runtime, stacks come from thread states t
 """
 import json
 import os
+import re
 import resource
 import signal
 import struct
@@ -89,7 +90,7 @@ def runtime_at(core, rep):
     return max(found) if found else 0
 
 
-def check(name, rep, done, whole, by_tid, known=None):
+def check(name, path, rep, done, whole, by_tid, known=None):
     """Returns how many stacks were shown.  known: the names of threads in the whole core."""
     if not tap.ok(rep is not None and done.returncode in (0, 5), "%s: a report" % name, done.stderr.decode("utf-8", "replace")):
         return 0
@@ -97,11 +98,16 @@ def check(name, rep, done, whole, by_tid, known=None):
     lost = rep["input"].get("lost", {})
     if rep["input"]["kind"] == "core":
         words = "segments lost: %d of %d" % (lost.get("segments", -1), lost.get("of_segments", -1))
-        stacks_of = " (thread stacks: %d of %d" % (lost.get("thread_stacks", -1), lost.get("of_thread_stacks", -1))
+        stacks_of = ": %d with thread stacks (of %d of %d threads)" % tuple(lost.get(k, -1) for k in ("stack_segments", "thread_stacks", "of_thread_stacks"))
         tap.ok(len(said) == 1 and words + (stacks_of if lost["segments"] else "") in said[0], "%s: it says that it is truncated, and what is lost" % name, (said, lost))
         # What the kernel writes in the order of addresses is cut from above: the stack of the main thread goes first.
         tap.ok(lost.get("of_thread_stacks") == len(rep["threads"]) and (not lost.get("segments") or lost["thread_stacks"] > 0 or lost["segments"] <= 4),
                "%s: stacks are counted" % name, lost)
+        tap.ok(lost.get("stack_segments", -1) + lost.get("file_segments", -1) + lost.get("other_segments", -1) == lost.get("segments"),
+               "%s: the parts add up" % name, lost)
+        have, want = (re.search(r"is truncated: (\S+ \w+) of (\S+ \w+) are", said[0]) or re.search("()()", "")).groups()
+        text = run([PYANALYZE, "-q", "--show=-native", path]).stdout.decode("utf-8", "replace")
+        tap.ok("core %s, TRUNCATED (of %s)" % (have, want) in text, "%s: the header says the same sizes" % name, text.split("\n")[:12])
     else:
         tap.ok(len(said) == 1, "%s: it says that it is truncated" % name, said)
     wrong = []
@@ -137,7 +143,7 @@ def snapshot(name, target):
         with open(cut, "wb") as f:
             f.write(data[: len(data) * percent // 100])
         rep, done = report(cut)
-        shown += check("%s: snapshot cut to %d %%" % (name, percent), rep, done, whole, True)
+        shown += check("%s: snapshot cut to %d %%" % (name, percent), cut, rep, done, whole, True)
     return shown
 
 
@@ -174,7 +180,7 @@ def one(python):
                     left -= len(block)
                 out.truncate()
             rep, done = report(cut)
-            shown += check("%s: cut to %d %%" % (name, percent), rep, done, whole, True, known)
+            shown += check("%s: cut to %d %%" % (name, percent), cut, rep, done, whole, True, known)
             os.unlink(cut)
         whole = [(t, b, with_folder(w, target.script)) for t, b, w in whole]
     finally:
@@ -196,7 +202,7 @@ def one(python):
             if limit == 4096 and rep is not None and "PZ101" not in [p["code"] for p in rep["problems"]]:
                 tap.skip("%s: ulimit -c %d" % (name, limit), "the core fits")
                 continue
-            shown += check("%s: ulimit -c %d" % (name, limit), rep, done, here, False)
+            shown += check("%s: ulimit -c %d" % (name, limit), core, rep, done, here, False)
         finally:
             target.end()
     return shown
