@@ -7,6 +7,7 @@
 #include "build_elf.h"
 #include "config.h"
 #include "inspect/fault.h"
+#include "inspect/follow.h"
 #include "inspect/handler.h"
 #include "inspect/instruction.h"
 #include "inspect/sending.h"
@@ -148,6 +149,84 @@ START_TEST(arguments)
 				ck_assert_uint_eq(got.value[i], c->value[i]);
 		}
 	}
+	end(&m);
+}
+END_TEST
+
+/* ---- what a function gave and keeps */
+
+/* A value as follow_call says it: how, load, reg, value. */
+#define GIVEN(n) { FOLLOW_GIVEN, false, n, 0 }
+#define REGISTER(n) { FOLLOW_REGISTER, false, n, 0 }
+#define UNKNOWN { FOLLOW_UNKNOWN, false, 0, 0 }
+static const struct {
+	const char *bytes; size_t n, after; bool entered, returns; int rc; struct followed passed[2], kept[2]; addr_t callee;
+} follows[] = {
+	/* push rbx; mov rbx, rdi; call (another); mov rsi, rbx; xor edi, edi; call */
+	{ BYTES("\x53\x48\x89\xfb\xe8\x00\x10\x00\x00\x48\x89\xde\x31\xff\xe8\x00\x20\x00\x00"), 19, true, false, 0, { { FOLLOW_CONST, false, 0, 0 }, GIVEN(0) }, { REGISTER(3), UNKNOWN }, CODE + 19 + 0x2000 },
+	/* The same piece, jumped to: what rbx holds then is what the frame says. */
+	{ BYTES("\x48\x89\xde\x31\xff\xe8\x00\x20\x00\x00"), 10, false, false, 0, { { FOLLOW_CONST, false, 0, 0 }, REGISTER(3) }, { UNKNOWN, UNKNOWN }, CODE + 10 + 0x2000 },
+	/* mov rbx, rdi; xor ebx, ebx; call: it is not kept */
+	{ BYTES("\x48\x89\xfb\x31\xdb\xe8\x00\x00\x00\x00"), 10, true, false, 0, { GIVEN(0), GIVEN(1) }, { UNKNOWN, UNKNOWN }, CODE + 10 },
+	/* mov rbx, rdi; call; xor ebx, ebx; jmp to the call: it may not be kept */
+	{ BYTES("\x48\x89\xfb\xe8\x00\x00\x00\x00\x31\xdb\xeb\xf7"), 8, true, true, 0, { UNKNOWN, UNKNOWN }, { UNKNOWN, UNKNOWN }, CODE + 8 },
+	/* The same where the call does not return: what follows is another function's. */
+	{ BYTES("\x48\x89\xfb\xe8\x00\x00\x00\x00\x31\xdb\xeb\xf7"), 8, true, false, 0, { GIVEN(0), GIVEN(1) }, { REGISTER(3), UNKNOWN }, CODE + 8 },
+	/* je; mov rbx, rdi; call: not on every way there */
+	{ BYTES("\x74\x03\x48\x89\xfb\xe8\x00\x00\x00\x00"), 10, true, false, 0, { UNKNOWN, UNKNOWN }, { UNKNOWN, UNKNOWN }, CODE + 10 },
+	/* sub rsp, 0x28; mov [rsp+0x10], rsi; lea rdi, [rsp+0x18]; call */
+	{ BYTES("\x48\x83\xec\x28\x48\x89\x74\x24\x10\x48\x8d\x7c\x24\x18\xe8\x00\x00\x00\x00"), 19, true, false, 0,
+	  { { FOLLOW_ENTRY, false, 0, (uint64_t)-16 }, GIVEN(1) }, { UNKNOWN, { FOLLOW_ENTRY, true, 0, (uint64_t)-24 } }, CODE + 19 },
+	/* The same slot is written again. */
+	{ BYTES("\x48\x89\x74\x24\xf0\x48\x89\x44\x24\xf0\xe8\x00\x00\x00\x00"), 15, true, false, 0, { GIVEN(0), GIVEN(1) }, { UNKNOWN, UNKNOWN }, CODE + 15 },
+	/* push rbp; mov rbp, rsp; mov [rbp-8], rdi; mov rax, [rbp-8]; mov rsi, rax; call: not optimised */
+	{ BYTES("\x55\x48\x89\xe5\x48\x89\x7d\xf8\x48\x8b\x45\xf8\x48\x89\xc6\xe8\x00\x00\x00\x00"), 20, true, false, 0,
+	  { GIVEN(0), { FOLLOW_ENTRY, true, 0, (uint64_t)-16 } }, { { FOLLOW_ENTRY, true, 0, (uint64_t)-16 }, UNKNOWN }, CODE + 20 },
+	/* jmp over; lea rdi, [rsp+8]; push rax; call: from where ways meet */
+	{ BYTES("\xeb\x00\x48\x8d\x7c\x24\x08\x50\xe8\x00\x00\x00\x00"), 13, true, false, 0, { { FOLLOW_SP, false, 0, 16 }, UNKNOWN }, { UNKNOWN, UNKNOWN }, CODE + 13 },
+	/* mov rdi, [rbx+0x10]; lea rsi, [rbx+1]; call; and with rbx written in between */
+	{ BYTES("\x48\x8b\x7b\x10\x48\x8d\x73\x01\xe8\x00\x00\x00\x00"), 13, false, false, 0, { { FOLLOW_FRAME, true, 3, 16 }, { FOLLOW_FRAME, false, 3, 1 } }, { UNKNOWN, UNKNOWN }, CODE + 13 },
+	{ BYTES("\x48\x8b\x7b\x10\x48\x8d\x73\x01\x31\xdb\xe8\x00\x00\x00\x00"), 15, false, false, 0, { UNKNOWN, UNKNOWN }, { UNKNOWN, UNKNOWN }, CODE + 15 },
+	/* mov edi, ebx: half of it; and esp is aligned first: then nothing is known by it */
+	{ BYTES("\x89\xdf\xe8\x00\x00\x00\x00"), 7, false, false, 0, { UNKNOWN, UNKNOWN }, { UNKNOWN, UNKNOWN }, CODE + 7 },
+	{ BYTES("\x48\x83\xe4\xf0\x48\x8d\x3c\x24\xe8\x00\x00\x00\x00"), 13, true, false, 0, { UNKNOWN, GIVEN(1) }, { UNKNOWN, UNKNOWN }, CODE + 13 },
+	/* call rax; no call; in the middle of an instruction; no instructions; nothing */
+	{ BYTES("\xff\xd0"), 2, true, false, 0, { GIVEN(0), GIVEN(1) }, { UNKNOWN, UNKNOWN }, 0 },
+	{ BYTES("\x90\x90"), 2, true, false, ERR_CORRUPT, { UNKNOWN }, { UNKNOWN }, 0 },
+	{ BYTES("\xe8\x00\x00\x00\x00"), 3, true, false, ERR_CORRUPT, { UNKNOWN }, { UNKNOWN }, 0 },
+	{ BYTES("\x06\x06\x06"), 3, true, false, ERR_CORRUPT, { UNKNOWN }, { UNKNOWN }, 0 },
+	{ BYTES("\x90"), 0, true, false, ERR_LIMIT, { UNKNOWN }, { UNKNOWN }, 0 },
+	{ BYTES("\x90"), 100000, true, false, ERR_LIMIT, { UNKNOWN }, { UNKNOWN }, 0 },
+};
+
+static void same_value(const struct followed *got, const struct followed *want)
+{
+	ck_assert_int_eq(got->how, want->how);
+	if (want->how == FOLLOW_UNKNOWN)
+		return;
+	ck_assert_int_eq(got->load, want->load);
+	ck_assert_int_eq(got->reg, want->reg);
+	ck_assert_uint_eq(got->value, want->value);
+}
+
+START_TEST(follow)
+{
+	__auto_type c = &follows[_i];
+	struct machine m = machine("x86_64", c->bytes, c->n, 0, 0, 0);
+	struct follow got = { 0 };
+	int rc = follow_call(m.img, CODE, c->entered, CODE + c->after, c->returns, &got);
+	ck_assert_int_eq(rc, HAVE_ZYDIS ? c->rc : ERR_ABSENT);
+	for (int i = 0; i < 2 && rc == 0; i++) {
+		same_value(&got.passed[i], &c->passed[i]);
+		same_value(&got.kept[i], &c->kept[i]);
+	}
+	if (rc == 0)
+		ck_assert_uint_eq(got.callee, c->callee);
+	end(&m);
+	if (_i)
+		return;
+	m = machine("i386", BYTES("\xe8\x00\x00\x00\x00"), 0, 0, 0);
+	ck_assert_int_eq(follow_call(m.img, CODE, true, CODE + 5, false, &got), ERR_ABSENT);
 	end(&m);
 }
 END_TEST
@@ -550,6 +629,7 @@ int main(void)
 	TCase *c = tcase_create("crash");
 	tcase_add_loop_test(c, instruction, 0, COUNT(instructions));
 	tcase_add_loop_test(c, arguments, 0, COUNT(calls));
+	tcase_add_loop_test(c, follow, 0, COUNT(follows));
 	tcase_add_loop_test(c, title, 0, COUNT(titles));
 	tcase_add_test(c, breakpoint);
 	tcase_add_loop_test(c, no_code, 0, 8);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "build_cfi.h"
+#include "config.h"
 #include "module/native.h"
 
 enum { CODE = 0x400000, STACK = 0x7ff00000, SIZE = 0x4000, RBP = 6, RSP = 7, RIP = 16 };
@@ -345,6 +346,64 @@ START_TEST(frames_limit)
 }
 END_TEST
 
+/* The registers of the innermost frames of the first thread, and of no other's. */
+START_TEST(frame_registers)
+{
+	struct image *img;
+	struct modules *mods;
+	struct native *n;
+	const struct native_records *r;
+	const struct thread *t;
+	start(2, &native_default, &img, &mods, &n);
+	ck_assert_int_eq(native_finish(n, &r, NULL), 0);
+	image_threads(img, &t);
+	const struct native_regs *first = native_regs_of(r, 0, 0), *second = native_regs_of(r, 0, 1);
+#if HAVE_DWFL_FRAME_REG
+	ck_assert(first && second && !native_regs_of(r, 1, 0));
+	ck_assert_uint_eq(first->known & (1u << RBP | 1u << RSP), 1u << RBP | 1u << RSP);
+	ck_assert_uint_eq(first->value[RSP], t[0].regs.sp);
+	ck_assert_uint_eq(first->value[RBP], t[0].regs.value[RBP]);
+	ck_assert_uint_eq(second->value[RSP], r->frames.p[r->stacks[0].first + 1].sp);
+	ck_assert(!native_regs_of(r, 0, NATIVE_REGS_FRAMES) && r->stacks[0].n > NATIVE_REGS_FRAMES);
+#else
+	ck_assert(!first && !second);
+#endif
+	stop(img, mods, n);
+}
+END_TEST
+
+/* What a record of them may not be. */
+START_TEST(register_records)
+{
+	struct sb b = { 0 };
+	struct arena *a = arena_new();
+	struct native_records r;
+	const struct native_regs regs = { .frame = 3, .known = 1u << 6, .value = { [6] = 77 } };
+	native_put_thread(&b, 1);
+	native_put_regs(&b, &regs);
+	ck_assert_int_eq(native_records_parse((struct blob){ (const uint8_t *)b.s, b.len }, 2, a, &r), 0);
+	const struct native_regs *got = native_regs_of(&r, 1, 3);
+	ck_assert(got && got->known == 1u << 6 && got->value[6] == 77 && !native_regs_of(&r, 0, 3) && !native_regs_of(&r, 1, 2));
+	native_records_free(&r);
+	b.s[b.len - 8 - 4]++; /* another register is said to follow */
+	ck_assert_int_eq(native_records_parse((struct blob){ (const uint8_t *)b.s, b.len }, 2, a, &r), ERR_CORRUPT);
+	native_records_free(&r);
+	b.len = 0;
+	native_put_regs(&b, &regs); /* of no thread */
+	ck_assert_int_eq(native_records_parse((struct blob){ (const uint8_t *)b.s, b.len }, 2, a, &r), ERR_CORRUPT);
+	native_records_free(&r);
+	b.len = 0;
+	native_put_thread(&b, 0);
+	for (unsigned i = 0; i <= NATIVE_REGS_FRAMES; i++)
+		native_put_regs(&b, &regs);
+	ck_assert_int_eq(native_records_parse((struct blob){ (const uint8_t *)b.s, b.len }, 2, a, &r), ERR_CORRUPT);
+	ck_assert_uint_eq(r.regs.n, NATIVE_REGS_FRAMES);
+	native_records_free(&r);
+	arena_free(a);
+	sb_free(&b);
+}
+END_TEST
+
 /* A child that is ended in the middle: said, and nothing hangs. */
 START_TEST(killed)
 {
@@ -436,6 +495,8 @@ int main(void)
 	tcase_add_loop_test(c, damaged, 0, (int)(sizeof damages / sizeof *damages));
 	tcase_add_loop_test(c, machines, 0, (int)(sizeof others / sizeof *others));
 	tcase_add_test(c, frames_limit);
+	tcase_add_test(c, frame_registers);
+	tcase_add_test(c, register_records);
 	tcase_add_test(c, killed);
 	tcase_add_test(c, too_slow);
 	tcase_add_test(c, starved);

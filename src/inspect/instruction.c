@@ -13,31 +13,9 @@ bool address_is_wild(const struct abi *abi, addr_t addr)
 #include <stdio.h>
 #include <string.h>
 
-#include <Zydis/Zydis.h>
+#include "inspect/x86.h"
 
-enum { LONGEST = 15, SHOWN = 4, FUNCTION_MAX = 1 << 16, BEYOND = 1 << 13 };
-
-/* Zydis counts general registers as the processor does; struct regs has them by DWARF number. */
-static int dwarf_of(const struct abi *abi, ZydisRegister reg)
-{
-	static const uint8_t of64[16] = { 0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15 };
-	if (abi->width == 8)
-		return reg >= ZYDIS_REGISTER_RAX && reg <= ZYDIS_REGISTER_R15 ? of64[reg - ZYDIS_REGISTER_RAX] : -1;
-	return reg >= ZYDIS_REGISTER_EAX && reg <= ZYDIS_REGISTER_EDI ? (int)reg - (int)ZYDIS_REGISTER_EAX : -1;
-}
-
-static bool decoder_of(const struct abi *abi, ZydisDecoder *ret)
-{
-	enum { I386 = 3, X86_64 = 62 };
-	if (abi->machine == X86_64 && abi->width == 8)
-		return ZYAN_SUCCESS(ZydisDecoderInit(ret, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64));
-	return abi->machine == I386 && ZYAN_SUCCESS(ZydisDecoderInit(ret, ZYDIS_MACHINE_MODE_LEGACY_32, ZYDIS_STACK_WIDTH_32));
-}
-
-static ZydisMachineMode mode_of(const struct abi *abi)
-{
-	return abi->width == 8 ? ZYDIS_MACHINE_MODE_LONG_64 : ZYDIS_MACHINE_MODE_LEGACY_32;
-}
+enum { SHOWN = 4, FUNCTION_MAX = 1 << 16, BEYOND = 1 << 13 };
 
 struct decoded {
 	const struct abi *abi;
@@ -56,7 +34,7 @@ static bool value_of(const struct decoded *d, ZydisRegister reg, uint64_t *ret)
 		*ret = d->regs->pc + d->in.length;
 		return true;
 	}
-	int n = dwarf_of(d->abi, ZydisRegisterGetLargestEnclosing(mode_of(d->abi), reg));
+	int n = x86_dwarf(d->abi, ZydisRegisterGetLargestEnclosing(x86_mode(d->abi), reg));
 	if (n < 0 || !(d->regs->known >> n & 1))
 		return false;
 	*ret = d->regs->value[n];
@@ -107,8 +85,8 @@ static void put_registers(const struct decoded *d, struct arena *a, struct instr
 			regs[0] = op->reg.value;
 		}
 		for (size_t k = 0; k < 2; k++) {
-			ZydisRegister whole = ZydisRegisterGetLargestEnclosing(mode_of(d->abi), regs[k]);
-			int dwarf = dwarf_of(d->abi, whole);
+			ZydisRegister whole = ZydisRegisterGetLargestEnclosing(x86_mode(d->abi), regs[k]);
+			int dwarf = x86_dwarf(d->abi, whole);
 			size_t s = 0;
 			while (s < n && seen[s] != whole)
 				s++;
@@ -185,7 +163,7 @@ static void find_divisor(struct image *img, const struct decoded *d, struct inst
 	uint8_t b[8];
 	addr_t at;
 	if (op->type == ZYDIS_OPERAND_TYPE_REGISTER) {
-		int n = dwarf_of(abi, ZydisRegisterGetLargestEnclosing(mode_of(abi), op->reg.value));
+		int n = x86_dwarf(abi, ZydisRegisterGetLargestEnclosing(x86_mode(abi), op->reg.value));
 		if (n < 0 || !(d->regs->known >> n & 1))
 			return;
 		const bool high = op->reg.value >= ZYDIS_REGISTER_AH && op->reg.value <= ZYDIS_REGISTER_BH;
@@ -200,11 +178,11 @@ static void find_divisor(struct image *img, const struct decoded *d, struct inst
 int instruction_at(struct image *img, const struct regs *regs, bool known, addr_t fault, struct arena *a, struct instruction *ret)
 {
 	struct decoded d = { .abi = image_abi(img), .regs = regs };
-	uint8_t bytes[LONGEST];
+	uint8_t bytes[X86_LONGEST];
 	ZydisDecoder decoder;
 	ZydisFormatter formatter;
 	char text[256];
-	if (!decoder_of(d.abi, &decoder))
+	if (!x86_decoder(d.abi, &decoder))
 		return ERR_ABSENT;
 	size_t n = image_read_some(img, regs->pc, bytes, sizeof bytes);
 	if (!n)
@@ -233,7 +211,7 @@ struct argument { bool set, passed; uint64_t value; addr_t at; };
 
 static int argument_of(const struct abi *abi, ZydisRegister reg)
 {
-	ZydisRegister whole = ZydisRegisterGetLargestEnclosing(mode_of(abi), reg);
+	ZydisRegister whole = ZydisRegisterGetLargestEnclosing(x86_mode(abi), reg);
 	return whole == ZYDIS_REGISTER_RDI ? 0 : whole == ZYDIS_REGISTER_RSI ? 1 : -1;
 }
 
@@ -265,13 +243,13 @@ int instruction_arguments(struct image *img, addr_t start, addr_t after, struct 
 	size_t n_before = 0;
 	ZydisDecoder decoder;
 	int rc = ERR_CORRUPT;
-	if (d.abi->width != 8 || !decoder_of(d.abi, &decoder))
+	if (d.abi->width != 8 || !x86_decoder(d.abi, &decoder))
 		return ERR_ABSENT;
 	if (after <= start || after - start > FUNCTION_MAX)
 		return ERR_LIMIT;
 	for (addr_t pc = start; pc < after + BEYOND; pc += d.in.length) {
-		uint8_t bytes[LONGEST];
-		size_t n = image_read_some(img, pc, bytes, LONGEST);
+		uint8_t bytes[X86_LONGEST];
+		size_t n = image_read_some(img, pc, bytes, X86_LONGEST);
 		if (!n || !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, bytes, n, &d.in, d.op))) {
 			if (pc < after)
 				rc = n ? ERR_CORRUPT : ERR_FAULT;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum type { THREAD = 1, FRAMES, END, PLACE, DONE, NAME, SANDBOX };
+enum type { THREAD = 1, FRAMES, END, PLACE, DONE, NAME, SANDBOX, REGS };
 enum { HEAD = 5, FRAME = 17, FRAMES_MAX = 4096 };
 
 static void put(struct sb *b, unsigned width, uint64_t v)
@@ -50,6 +50,17 @@ void native_put_frames(struct sb *b, const struct native_frame *frames, size_t n
 			put(b, 1, frames[i].bits);
 		}
 	}
+}
+
+void native_put_regs(struct sb *b, const struct native_regs *regs)
+{
+	size_t from = begin(b, REGS);
+	put(b, 4, regs->frame);
+	put(b, 4, regs->known);
+	for (unsigned i = 0; i < 32; i++)
+		if (regs->known >> i & 1)
+			put(b, 8, regs->value[i]);
+	end(b, from);
 }
 
 static void put_text(struct sb *b, const char *s, size_t len)
@@ -194,6 +205,20 @@ static int name(struct parse *p, struct cursor *c)
 	return 0;
 }
 
+static int regs(struct parse *p, struct cursor *c)
+{
+	uint32_t number;
+	struct native_regs r = { .thread = p->now ? (size_t)(p->now - p->r->stacks) : 0 };
+	if (!p->now || p->r->regs.n >= NATIVE_REGS_FRAMES || cursor_u32(c, &number) < 0 || cursor_u32(c, &r.known) < 0)
+		return ERR_CORRUPT;
+	r.frame = number;
+	for (unsigned i = 0; i < 32; i++)
+		if (r.known >> i & 1 && cursor_u64(c, &r.value[i]) < 0)
+			return ERR_CORRUPT;
+	*vec_push(&p->r->regs) = r;
+	return 0;
+}
+
 static int record(struct parse *p, uint8_t type, struct cursor *c)
 {
 	switch (type) {
@@ -202,6 +227,7 @@ static int record(struct parse *p, uint8_t type, struct cursor *c)
 	case END: return thread_end(p, c);
 	case PLACE: return place(p, c);
 	case NAME: return name(p, c);
+	case REGS: return regs(p, c);
 	case SANDBOX: return cursor_u8(c, &p->r->sandbox);
 	case DONE:
 		p->r->done = true;
@@ -273,6 +299,7 @@ int native_records_parse(struct blob stream, size_t n_threads, struct arena *a, 
 void native_records_free(struct native_records *r)
 {
 	vec_free(&r->frames);
+	vec_free(&r->regs);
 	vec_free(&r->places);
 	vec_free(&r->names);
 }
@@ -291,6 +318,14 @@ size_t native_places_at(const struct native_records *r, addr_t pc, const struct 
 		n++;
 	*ret = n ? &r->places.p[lo] : NULL;
 	return n;
+}
+
+const struct native_regs *native_regs_of(const struct native_records *r, size_t thread, size_t frame)
+{
+	for (size_t i = 0; i < r->regs.n; i++)
+		if (r->regs.p[i].thread == thread && r->regs.p[i].frame == frame)
+			return &r->regs.p[i];
+	return NULL;
 }
 
 const struct native_name *native_name_at(const struct native_records *r, addr_t pc, bool call)

@@ -10,6 +10,8 @@
  *           function (may be empty), file
  *   NAME    u64 pc, u8 is it where a call returns to?, u64 bytes from the function's start, two texts with a NUL: the symbol as it stands in
  *           the table, and demangled (empty: it is no mangled one)
+ *   REGS    of a frame of that thread, by its number from the innermost: u32 number, u32 bits of the registers (by DWARF number) that are known
+ *           there, u64 for each
  *   SANDBOX u8 bits (SANDBOX_*) of what confines the child
  *   DONE    nothing follows
  */
@@ -42,6 +44,12 @@ struct native_frame {
 	addr_t pc, sp;
 	uint8_t bits;
 };
+/* What the registers held in a frame when it called the next inner one. */
+struct native_regs {
+	size_t thread, frame;
+	uint32_t known;            /* by DWARF number, like value */
+	uint64_t value[32];
+};
 struct native_stack {
 	size_t first, n;           /* of native_records.frames */
 	uint8_t end;               /* enum native_end */
@@ -64,16 +72,18 @@ struct native_records {
 	struct native_stack *stacks; /* by index of the image's thread */
 	bool *has;                   /* is there anything of that thread? */
 	size_t n_threads;
+	struct VEC(struct native_regs) regs; /* of the innermost frames of the first thread */
 	struct VEC(struct native_place) places; /* sorted by pc; of one pc the innermost first */
 	struct VEC(struct native_name) names;   /* sorted by pc and call */
 	uint8_t sandbox;           /* SANDBOX_* */
 	bool done;
 };
 
-enum { NATIVE_TEXT_MAX = 4096, NATIVE_PLACE_FUNCTIONS = 32 };
+enum { NATIVE_TEXT_MAX = 4096, NATIVE_PLACE_FUNCTIONS = 32, NATIVE_REGS_FRAMES = 32 };
 
 void native_put_thread(struct sb *b, uint32_t thread);
 void native_put_frames(struct sb *b, const struct native_frame *frames, size_t n);
+void native_put_regs(struct sb *b, const struct native_regs *regs);
 void native_put_end(struct sb *b, enum native_end end, addr_t at, const char *why);
 void native_put_place(struct sb *b, addr_t pc, const struct native_place *functions, size_t n);
 void native_put_name(struct sb *b, const struct native_name *name);
@@ -85,6 +95,9 @@ int native_records_parse(struct blob stream, size_t n_threads, struct arena *a, 
 void native_records_free(struct native_records *r);
 /* The functions at pc: how many, and the first. */
 size_t native_places_at(const struct native_records *r, addr_t pc, const struct native_place **ret);
+
+/* Of a frame of a thread, by its number from the innermost; NULL: none came. */
+const struct native_regs *native_regs_of(const struct native_records *r, size_t thread, size_t frame);
 
 /* The name of the function at pc; NULL: none came. */
 const struct native_name *native_name_at(const struct native_records *r, addr_t pc, bool call);

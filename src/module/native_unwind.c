@@ -331,6 +331,28 @@ static bool by_registers(struct unwind *u)
 	return true;
 }
 
+/*
+ * What the frame's registers hold, as far as the tables say that it is what they held when it called: libdw knows which ones a
+ * machine's functions keep.
+ */
+static void put_regs(struct unwind *u, Dwfl_Frame *state)
+{
+	struct native_regs r = { .frame = u->n };
+#if HAVE_DWFL_FRAME_REG
+	for (unsigned i = 0; i < 32; i++) {
+		Dwarf_Word v;
+		if (dwfl_frame_reg(state, i, &v) == 0) {
+			r.known |= UINT32_C(1) << i;
+			r.value[i] = v;
+		}
+	}
+#else
+	(void)state;
+#endif
+	if (r.known)
+		native_put_regs(&u->out, &r);
+}
+
 static int frame(Dwfl_Frame *state, void *arg)
 {
 	struct unwind *u = arg;
@@ -373,6 +395,8 @@ static int frame(Dwfl_Frame *state, void *arg)
 	}
 	if (u->n >= u->lim->frames)
 		return stop(u, NATIVE_LIMIT, NULL);
+	if (u->thread == 0 && u->n < NATIVE_REGS_FRAMES)
+		put_regs(u, state);
 	u->n++;
 	u->last = f;
 	u->last_fp = fp;

@@ -43,6 +43,9 @@ static void again(const struct native_records *r, struct arena *a)
 		native_put_thread(&b, i);
 		if (r->stacks[i].n)
 			native_put_frames(&b, r->frames.p + r->stacks[i].first, r->stacks[i].n);
+		for (size_t k = 0; k < r->regs.n; k++)
+			if (r->regs.p[k].thread == i)
+				native_put_regs(&b, &r->regs.p[k]);
 		native_put_end(&b, r->stacks[i].end, r->stacks[i].at, NULL);
 	}
 	native_put_sandbox(&b, r->sandbox);
@@ -52,6 +55,11 @@ static void again(const struct native_records *r, struct arena *a)
 	struct native_records got;
 	CHECK(native_records_parse((struct blob){ (const uint8_t *)b.s, b.len }, THREADS, a, &got) == 0 && got.done && got.frames.n == r->frames.n);
 	CHECK(got.names.n <= r->names.n && got.sandbox == r->sandbox);
+	CHECK(got.regs.n == r->regs.n);
+	for (size_t i = 0; i < r->regs.n; i++) {
+		const struct native_regs *x = native_regs_of(r, r->regs.p[i].thread, r->regs.p[i].frame), *y = native_regs_of(&got, x->thread, x->frame);
+		CHECK(y && x->known == y->known && memcmp(x->value, y->value, sizeof x->value) == 0);
+	}
 	for (size_t i = 0; i < THREADS; i++) {
 		CHECK(got.has[i] == r->has[i] && got.stacks[i].n == r->stacks[i].n && got.stacks[i].end == r->stacks[i].end);
 		for (size_t k = 0; k < got.stacks[i].n; k++) {
