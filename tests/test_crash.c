@@ -343,61 +343,145 @@ END_TEST
 
 /* ---- signal frames */
 
-/* A ucontext at `at` of the stack: x86-64's or aarch64's. */
-static void put_context(struct build_elf *b, uint8_t *at, bool arm, addr_t pc, addr_t sp)
+/*
+ * Machines and kinds of frames, from the start of struct sigcontext: where things are, words that tell one, and one of them spoilt.
+ * old: a frame without siginfo.
+ */
+static const struct kind {
+	const char *name, *abi;
+	unsigned width, sp, pc, trap, error, fault, reg, dwarf; /* reg: of one register that is looked at */
+	int info;                                               /* 0: none */
+	struct { int at; unsigned width; uint64_t v; } word[8];
+	int back;                                               /* where the return address is, which leads to RETURN; 0: not looked at */
+	const char *code; size_t n_code;
+} kinds[] = {
+	{ "x86-64", "x86_64", 8, 120, 128, 160, 152, 176, 64, 5, 264, { { 144, 8, 0x002b000000000033 }, { -40, 8, 7 } }, 0, NULL, 0 },
+	{ "aarch64", "aarch64", 8, 256, 264, 0, 0, 0, 48, 5, -304, { { 288, 8, 0x0000021046508001 } }, 0, NULL, 0 },
+	{ "i386", "i386", 4, 28, 56, 48, 52, 84, 16, 7, -148, { { 60, 4, 0x23 }, { 72, 4, 0x2b }, { 8, 4, 0x2b }, { 12, 4, 0x2b }, { -20, 4, 5 }, { -8, 4, 2 } }, -164, BYTES("\xb8\xad\0\0\0\xcd\x80") },
+	{ "i386, old", "i386", 4, 28, 56, 48, 52, 84, 16, 7, 0, { { 60, 4, 0x23 }, { 72, 4, 0x2b }, { 8, 4, 0x2b }, { 12, 4, 0x2b } }, -8, BYTES("\x58\xb8\x77\0\0\0\xcd\x80") },
+	{ "i386 of a 32-bit kernel", "i386", 4, 28, 56, 48, 52, 84, 16, 7, -148, { { 60, 4, 0x73 }, { 72, 4, 0x7b }, { 8, 4, 0x7b }, { 12, 4, 0x7b } }, -164, BYTES("\xb8\xad\0\0\0\xcd\x80") },
+	{ "arm", "arm", 4, 64, 72, 0, 0, 80, 32, 5, -148, { { 212, 4, 0x56465001 }, { 216, 4, 0x120 }, { 76, 4, 0x60000030 } }, 0, NULL, 0 },
+	{ "arm, old", "arm", 4, 64, 72, 0, 0, 80, 32, 5, 0, { { 212, 4, 0x56465001 }, { 216, 4, 0x120 }, { 76, 4, 0x10 }, { -20, 4, 0x5ac3c35a } }, 0, NULL, 0 },
+	{ "arm with iwMMXt", "arm", 4, 64, 72, 0, 0, 80, 32, 5, 0, { { 372, 4, 0x56465001 }, { 376, 4, 0x120 }, { 76, 4, 0x10 }, { -20, 4, 0x5ac3c35a } }, 0, NULL, 0 },
+	{ "arm, big-endian", "armeb", 4, 64, 72, 0, 0, 80, 32, 5, -148, { { 212, 4, 0x56465001 }, { 216, 4, 0x120 }, { 76, 4, 0x210 } }, 0, NULL, 0 },
+};
+enum { RETURN = CODE + 0x100 };
+
+static void put_context(struct build_elf *b, uint8_t *at, const struct kind *k, addr_t pc, addr_t sp)
 {
-	build_elf_put(b, at, 8, arm ? 0 : 7);
-	build_elf_put(b, at + (arm ? 432 : 160), 8, sp);
-	build_elf_put(b, at + (arm ? 440 : 168), 8, pc);
-	build_elf_put(b, at + (arm ? 464 : 184), 8, arm ? 0x0000021046508001 : 0x002b000000000033);
-	build_elf_put(b, at + (arm ? 176 : 216), 8, 0x1234);
-	if (!arm) {
-		build_elf_put(b, at + 104, 8, 0x777); /* rdi */
-		build_elf_put(b, at + 192, 8, 6);     /* error: a write */
-		build_elf_put(b, at + 200, 8, TRAP_PAGE);
+	build_elf_put(b, at + k->sp, k->width, sp);
+	build_elf_put(b, at + k->pc, k->width, pc);
+	build_elf_put(b, at + k->fault, k->width, 0x1234);
+	build_elf_put(b, at + k->reg, k->width, 0x777);
+	for (size_t i = 0; i < 8 && k->word[i].width; i++)
+		build_elf_put(b, at + k->word[i].at, k->word[i].width, k->word[i].v);
+	if (k->back)
+		build_elf_put(b, at + k->back, k->width, RETURN);
+	if (k->trap) {
+		build_elf_put(b, at + k->error, k->width, 6);     /* a write */
+		build_elf_put(b, at + k->trap, k->width, TRAP_PAGE);
 	}
 }
 
-static void put_info(struct build_elf *b, uint8_t *at, int signo, int code, uint64_t addr)
+static void put_info(struct build_elf *b, uint8_t *at, const struct kind *k, int signo, int code, uint64_t addr_or_pid, unsigned uid)
 {
+	at += k->info;
 	build_elf_put(b, at, 4, (uint32_t)signo);
 	build_elf_put(b, at + 8, 4, (uint32_t)code);
-	build_elf_put(b, at + 16, 8, addr);
+	at += k->width == 8 ? 16 : 12;
+	build_elf_put(b, at, code > 0 ? k->width : 4, addr_or_pid);
+	if (code <= 0)
+		build_elf_put(b, at + 4, 4, uid);
 }
 
-enum { CONTEXT = 0x200 /* from sp */, INFO = 304 };
+enum { CONTEXT = 0x200 /* from sp */, INFO = 264 };
+
+static struct build_elf *with_code(const struct kind *k)
+{
+	struct build_elf *b = build_elf_new(k->abi);
+	build_elf_thread(b, 100, CODE, SP);
+	uint8_t *code = build_elf_memory(b, CODE, 0x1000, 5);
+	if (k->n_code)
+		memcpy(code + (RETURN - CODE), k->code, k->n_code);
+	return b;
+}
 
 START_TEST(frame)
 {
-	const bool arm = _i;
-	struct build_elf *b = build_elf_new(arm ? "aarch64" : "x86_64");
-	build_elf_thread(b, 100, CODE, SP);
+	const struct kind *k = &kinds[_i];
+	struct build_elf *b = with_code(k);
 	uint8_t *stack = build_elf_memory(b, STACK, 0x4000, 3), *sp = stack + (SP - STACK);
-	put_context(b, sp - 0x400, arm, 0x666, SP + 0x800); /* below what is in use */
-	put_context(b, sp + CONTEXT, arm, CODE + 8, SP + 0x800);
-	put_info(b, sp + CONTEXT + (arm ? -128 : INFO), SIGSEGV, 1, 0x1234);
-	put_context(b, sp + 0x1000, arm, CODE + 16, SP + 0x1800);
-	put_info(b, sp + 0x1000 + (arm ? -128 : INFO), SIGUSR1, -6, 0x3e800000064 /* pid 100, uid 1000 */);
+	put_context(b, sp - 0x400, k, 0x666, SP + 0x800); /* below what is in use */
+	put_context(b, sp + CONTEXT, k, CODE + 8, SP + 0x800);
+	put_context(b, sp + 0x1000, k, CODE + 16, SP + 0x1800);
+	if (k->info) {
+		put_info(b, sp + CONTEXT, k, SIGSEGV, 1, 0x1234, 0);
+		put_info(b, sp + 0x1000, k, SIGUSR1, -6, 100, 1000);
+	}
 	struct image *img = build_elf_open(b);
 	struct signal_frame f;
-	ck_assert_int_eq(signal_frame_next(img, only(img), 0, &f), 0);
+	ck_assert_msg(signal_frame_next(img, only(img), 0, &f) == 0, "%s", k->name);
 	ck_assert_uint_eq(f.at, SP + CONTEXT);
 	ck_assert_uint_eq(f.regs.pc, CODE + 8);
 	ck_assert_uint_eq(f.regs.sp, SP + 0x800);
-	ck_assert(f.has_info);
-	ck_assert_int_eq(f.signo, SIGSEGV);
+	ck_assert_int_eq(f.has_info, k->info != 0);
 	ck_assert_uint_eq(f.addr, 0x1234);
-	ck_assert_int_eq(f.trapped, !arm);
-	if (!arm) {
-		ck_assert_uint_eq(f.regs.value[5], 0x777);
+	ck_assert_int_eq(f.trapped, k->trap != 0);
+	ck_assert_uint_eq(f.regs.value[k->dwarf], 0x777);
+	if (k->info)
+		ck_assert_int_eq(f.signo, SIGSEGV);
+	if (k->trap) {
 		ck_assert_uint_eq(f.error, 6);
+		ck_assert_uint_eq(f.trap, TRAP_PAGE);
 	}
 	ck_assert_int_eq(signal_frame_next(img, only(img), f.at + 8, &f), 0);
 	ck_assert_uint_eq(f.at, SP + 0x1000);
-	ck_assert_int_eq(f.signo, SIGUSR1);
-	ck_assert_int_eq(f.pid, 100);
-	ck_assert_int_eq(f.uid, 1000);
+	if (k->info) {
+		ck_assert_int_eq(f.signo, SIGUSR1);
+		ck_assert_int_eq(f.pid, 100);
+		ck_assert_int_eq(f.uid, 1000);
+	}
 	ck_assert_int_eq(signal_frame_next(img, only(img), f.at + 8, &f), ERR_ABSENT);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
+/* Each word that tells a frame from other data, and the code that is returned to, is looked at. */
+START_TEST(spoilt)
+{
+	const struct kind *k = &kinds[_i];
+	for (size_t i = 0; i < 9; i++) {
+		struct build_elf *b = with_code(k);
+		uint8_t *at = build_elf_memory(b, STACK, 0x4000, 3) + (SP - STACK) + CONTEXT;
+		put_context(b, at, k, CODE + 8, SP + 0x800);
+		if (i < 8 && k->word[i].width)
+			build_elf_put(b, at + k->word[i].at, k->word[i].width, 0x7004);
+		else if (i == 8 && k->back)
+			build_elf_put(b, at + k->back, k->width, RETURN - 1);
+		else if (i == 8)
+			build_elf_put(b, at + k->sp, k->width, 0x900004);
+		struct image *img = build_elf_open(b);
+		struct signal_frame f;
+		ck_assert_msg(signal_frame_next(img, only(img), 0, &f) == (i < 8 && !k->word[i].width ? 0 : ERR_ABSENT), "%s: word %zu", k->name, i);
+		image_close(img);
+		build_elf_free(b);
+	}
+}
+END_TEST
+
+/* Where the code that is returned to is not in the image, the words have to do. */
+START_TEST(no_return_code)
+{
+	const struct kind *k = &kinds[3];
+	struct build_elf *b = with_code(k);
+	uint8_t *at = build_elf_memory(b, STACK, 0x4000, 3) + (SP - STACK) + CONTEXT;
+	put_context(b, at, k, CODE + 8, SP + 0x800);
+	build_elf_put(b, at + k->back, 4, 0xf7f00540);
+	struct image *img = build_elf_open(b);
+	struct signal_frame f;
+	ck_assert_int_eq(signal_frame_next(img, only(img), 0, &f), 0);
+	ck_assert(!f.has_info);
 	image_close(img);
 	build_elf_free(b);
 }
@@ -409,7 +493,7 @@ START_TEST(overflown)
 	static const struct { addr_t sp; int rc; } at[] = { { STACK - 8, 0 }, { STACK - 0x10000, 0 }, { DATA - 8, ERR_ABSENT }, { 0x90000, ERR_ABSENT } };
 	struct build_elf *b = build_elf_new("x86_64");
 	build_elf_thread(b, 100, CODE, SP);
-	put_context(b, build_elf_memory(b, STACK, 0x4000, 3) + (SP - STACK) + CONTEXT, false, CODE + 8, at[_i].sp);
+	put_context(b, build_elf_memory(b, STACK, 0x4000, 3) + (SP - STACK) + CONTEXT, &kinds[0], CODE + 8, at[_i].sp);
 	memset(build_elf_memory(b, DATA, 0x1000, 1), 0, 0x1000);
 	struct image *img = build_elf_open(b);
 	struct signal_frame f;
@@ -428,8 +512,13 @@ END_TEST
 #define DIVIDE "\x90\x90\x90\x90\x90\x90\x90\x90\xf7\xf7\x90\x90"
 #define AGAIN "\x90\x90\x90\x90\x90\x90\x90\x90\x0f\x05\x90\x90"
 #define SVC "\x1f\x20\x03\xd5\x01\x00\x00\xd4\x1f\x20\x03\xd5"
-#define ARM_NOPS "\x1f\x20\x03\xd5\x1f\x20\x03\xd5\x1f\x20\x03\xd5"
-static const struct { const char *code; int last; unsigned trap; uint64_t arg[3], result; enum origin origin; int signo, si_code; uint64_t arm_nr; } origins[] = {
+#define ARM_SVC "\x00\x00\xa0\xe1\x00\x00\x00\xef\x00\x00\xa0\xe1"
+#define THUMB_SVC "\xc0\x46\xc0\x46\xc0\x46\x00\xdf\xc0\x46\xc0\x46"
+#define INT80 "\x90\xb8\x0e\x01\x00\x00\xcd\x80\x90\x90\x90\x90"
+#define INT80_READING "\x90\xb8\x03\x00\x00\x00\xcd\x80\x90\x90\x90\x90"
+#define VSYSCALL "\x51\x52\x55\x89\xcd\x05\xcd\x80\x5d\x5a\x59\xc3"
+#define A64_NOPS "\x1f\x20\x03\xd5\x1f\x20\x03\xd5\x1f\x20\x03\xd5"
+static const struct { const char *code; int last; unsigned trap; uint64_t arg[3], result; enum origin origin; int signo, si_code; uint64_t nr; const char *abi; } origins[] = {
 	{ TGKILL, SIGABRT, 0, { 100, 101, SIGABRT }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 0 },
 	{ OTHER, SIGSEGV, 0, { 100, 101, SIGSEGV }, 0, ORIGIN_OWN, SIGSEGV, SI_TKILL, 0 },
 	{ KILL, SIGABRT, 0, { 100, SIGABRT, 0 }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 0 },
@@ -460,14 +549,32 @@ static const struct { const char *code; int last; unsigned trap; uint64_t arg[3]
 	{ SVC, SIGABRT, 0, { 0, 101, SIGABRT }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 131 },
 	{ SVC, SIGABRT, 0, { 0, 101, SIGABRT }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 63 },
 	{ SVC, SIGSEGV, 0, { 0, 5, 6 }, 0, ORIGIN_OUTSIDE, SIGSEGV, SI_TKILL, 63 },
-	{ ARM_NOPS, SIGSEGV, 0, { 0, 5, 6 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 63 },
+	{ A64_NOPS, SIGSEGV, 0, { 0, 5, 6 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 63 },
+	/* arm, and Thumb: tgkill is 268. */
+	{ ARM_SVC, SIGABRT, 0, { 0, 101, SIGABRT }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 268, "arm" },
+	{ THUMB_SVC, SIGABRT, 0, { 0, 101, SIGABRT }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 268, "arm" },
+	{ THUMB_SVC, SIGABRT, 0, { 0, 101, SIGABRT }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 3, "arm" },
+	{ A64_NOPS, SIGSEGV, 0, { 0, 101, SIGABRT }, 0, ORIGIN_FAULT, SIGSEGV, 1, 268, "arm" },
+	/* i386: by the number that the caller of int $0x80 gave, and through __kernel_vsyscall, where only the arguments tell. */
+	{ INT80, SIGABRT, 0, { 100, 101, SIGABRT }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 0, "i386" },
+	{ INT80_READING, SIGABRT, 0, { 100, 101, SIGABRT }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 0, "i386" },
+	{ VSYSCALL, SIGABRT, 0, { 100, 101, SIGABRT }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 0, "i386" },
+	{ VSYSCALL, SIGABRT, 0, { 3, 0x1234, 4096 }, (uint32_t)-4, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 0, "i386" },
+	{ NOPS, SIGSEGV, TRAP_PAGE, { 0 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 0, "i386" },
+	{ DIVIDE, SIGFPE, TRAP_DIVIDE, { 0 }, 0, ORIGIN_FAULT, SIGFPE, 1, 0, "i386" },
+};
+static const struct { const char *abi; uint8_t arg[3], result; int8_t nr; bool traps; } callers[] = {
+	{ "x86_64", { 5, 4, 1 }, 0, -1, true }, { "aarch64", { 0, 1, 2 }, 8, 8, false }, { "arm", { 0, 1, 2 }, 7, 7, false }, { "i386", { 3, 1, 2 }, 0, -1, true },
 };
 
 START_TEST(origin)
 {
 	__auto_type c = &origins[_i];
-	const bool arm = c->arm_nr;
-	struct build_elf *b = build_elf_new(arm ? "aarch64" : "x86_64");
+	const char *abi = c->abi ? c->abi : c->nr ? "aarch64" : "x86_64";
+	__auto_type k = &callers[0];
+	while (strcmp(k->abi, abi))
+		k++;
+	struct build_elf *b = build_elf_new(abi);
 	build_elf_thread(b, 101, CODE, SP);
 	build_elf_prpsinfo(b, 100, 1, 0, "python", "python x.py");
 	build_elf_load(b, CODE, c->code, 12, 5);
@@ -475,11 +582,10 @@ START_TEST(origin)
 	struct image *img = build_elf_open(b);
 	struct target t = { .img = img, .arena = arena_new() };
 	struct report *r = report_new();
-	struct signal_frame f = { .regs = { .pc = CODE + 8, .sp = SP, .known = UINT64_MAX }, .trapped = !arm, .trap = c->trap, .error = 4, .addr = 0x1234 };
-	static const int x86[3] = { 5, 4, 1 };
+	struct signal_frame f = { .regs = { .pc = CODE + 8, .sp = SP, .known = UINT64_MAX }, .trapped = k->traps, .trap = c->trap, .error = 4, .addr = 0x1234 };
 	for (int i = 0; i < 3; i++)
-		f.regs.value[arm ? i : x86[i]] = c->arg[i];
-	f.regs.value[arm ? 8 : 0] = arm ? c->arm_nr : c->result;
+		f.regs.value[k->arg[i]] = c->arg[i];
+	f.regs.value[k->result] = k->nr >= 0 ? c->nr : c->result;
 	struct interrupted in = { 0 };
 	ck_assert_int_eq(handler_origin(&t, r, &f, 101, c->last, &in), c->origin);
 	ck_assert_int_eq(in.signo, c->signo);
@@ -524,18 +630,20 @@ END_TEST
 /* A frame that a handler left behind: below the stack pointer, on a stack of its own; one register is another; none is there. */
 START_TEST(returned)
 {
-	static const struct { addr_t at; int reg; bool found; } ways[] = {
-		{ SP - 0x900, -1, true }, { DATA + 0x200, -1, true }, { SP - 0x900, 112, false }, { SP - 0x900, 168, false }, { 0, -1, false },
+	static const struct { addr_t at; int reg; bool found; unsigned kind; } ways[] = {
+		{ SP - 0x900, -1, true, 0 }, { DATA + 0x200, -1, true, 0 }, { SP - 0x900, 72, false, 0 }, { SP - 0x900, 128, false, 0 }, { 0, -1, false, 0 },
+		{ SP - 0x900, -1, true, 3 }, { SP - 0x900, 20, false, 3 }, { SP - 0x900, -1, true, 5 }, { SP - 0x900, 68, false, 5 },
 	};
-	struct build_elf *b = build_elf_new("x86_64");
+	const struct kind *k = &kinds[ways[_i].kind];
+	struct build_elf *b = build_elf_new(k->abi);
 	build_elf_thread(b, 100, CODE + 8, SP);
-	build_elf_reg(b, "rdi", 0x777);
+	build_elf_reg(b, ways[_i].kind == 0 ? "rdi" : ways[_i].kind == 3 ? "edi" : "r5", 0x777);
 	uint8_t *stack = build_elf_memory(b, STACK, 0x2000, 3), *data = build_elf_memory(b, DATA, 0x1000, 3);
 	uint8_t *at = ways[_i].at >= DATA ? data + (ways[_i].at - DATA) : stack + (ways[_i].at - STACK);
 	if (ways[_i].at)
-		put_context(b, at, false, CODE + 8, SP);
+		put_context(b, at, k, CODE + 8, SP);
 	if (ways[_i].reg >= 0)
-		build_elf_put(b, at + ways[_i].reg, 8, CODE + 9);
+		build_elf_put(b, at + ways[_i].reg, k->width, CODE + 9);
 	struct image *img = build_elf_open(b);
 	struct signal_frame f;
 	ck_assert_int_eq(handler_returned(img, only(img), &f), ways[_i].found);
@@ -553,6 +661,8 @@ START_TEST(handler_name)
 		{ { "on_fault", "abort" }, { 0 }, "on_fault ran then; the process ended by SIGABRT" },
 		{ { "go", "abort" }, { true }, "a signal handler ran then; the process ended by SIGABRT" },
 		{ { "go", "on_fault" }, { true }, "on_fault ran then; the process ended by SIGABRT" },
+		{ { "", "PyObject_Call" }, { 0 }, "a signal handler ran then; the process ended by SIGABRT" },
+		{ { "__kernel_sigreturn", "on_fault" }, { 0 }, "on_fault ran then; the process ended by SIGABRT" },
 	};
 	struct report *r = report_new();
 	struct report_frame frames[3] = { { .function = STR("work"), .pc = 0x10 } };
@@ -560,6 +670,7 @@ START_TEST(handler_name)
 	for (size_t i = 0; i < 2; i++) {
 		frames[i + 1].function = str_of(cases[_i].above[i]);
 		frames[i + 1].python = cases[_i].python[i];
+		frames[i + 1].signal = strstr(cases[_i].above[i], "sigreturn");
 		frames[i + 1].pc = frames[i + 1].python ? 0 : 0x20 + i;
 	}
 	struct report_thread th = { .tid = 100 };
@@ -590,13 +701,37 @@ START_TEST(handler_name)
 }
 END_TEST
 
+/* Oldest first; what was interrupted is at 0x10, and 0x20 is the handler. */
+START_TEST(in_raise)
+{
+	static const struct { const char *f[4]; bool python[4], is; } cases[] = {
+		{ { "main", "abort", "raise", "on_abort" }, { 0 }, true },
+		{ { "raise", "__restore_sigs", "__kernel_vsyscall", "on_abort" }, { 0 }, true },
+		{ { "main", "work", "read", "raise" }, { 0 }, false },
+		{ { "main", "raise", "read", "on_abort" }, { false, true }, false },
+	};
+	struct report *r = report_new();
+	struct report_frame frames[4] = { { 0 } };
+	const struct report_frame *list[4] = { &frames[0], &frames[1], &frames[2], &frames[3] };
+	for (size_t i = 0; i < 4; i++) {
+		frames[i].function = str_of(cases[_i].f[i]);
+		frames[i].python = cases[_i].python[i];
+		frames[i].pc = i == 2 ? 0x10 : 0x20 + i;
+	}
+	struct report_thread th = { .tid = 100 };
+	report_fold(r, list, 4, &th.runs, &th.n_runs);
+	ck_assert_int_eq(handler_in_raise(&th, 0x10), cases[_i].is);
+	report_free(r);
+}
+END_TEST
+
 /* One thing is wrong: it is no signal frame (0), or one whose siginfo is left over from something else (1). */
 static const struct { int offset; uint64_t value; size_t width; int is_one; } wrong[] = {
-	{ 0, 0x12345, 8, 0 },                /* uc_flags */
-	{ 8, 0x31000, 8, 0 },                /* uc_link */
-	{ 160, 0x7f0000000000, 8, 0 },       /* sp: no stack there */
-	{ 184, 0x002b000000000023, 8, 0 },   /* cs */
-	{ 200, 99, 8, 0 },                   /* no such trap */
+	{ -40, 0x12345, 8, 0 },              /* uc_flags */
+	{ -32, 0x31000, 8, 0 },              /* uc_link */
+	{ 120, 0x7f0000000000, 8, 0 },       /* sp: no stack there */
+	{ 144, 0x002b000000000023, 8, 0 },   /* cs */
+	{ 160, 99, 8, 0 },                   /* no such trap */
 	{ INFO, 0, 4, 1 }, { INFO, 65, 4, 1 }, /* si_signo */
 	{ INFO + 4, 3, 4, 1 },               /* si_errno */
 	{ INFO + 12, 1, 4, 1 },              /* padding */
@@ -608,8 +743,8 @@ START_TEST(no_frame)
 	struct build_elf *b = build_elf_new("x86_64");
 	build_elf_thread(b, 100, CODE, SP);
 	uint8_t *stack = build_elf_memory(b, STACK, 0x4000, 3), *at = stack + (SP - STACK) + CONTEXT;
-	put_context(b, at, false, CODE + 8, SP + 0x800);
-	put_info(b, at + INFO, SIGSEGV, 1, 0x1234);
+	put_context(b, at, &kinds[0], CODE + 8, SP + 0x800);
+	put_info(b, at, &kinds[0], SIGSEGV, 1, 0x1234, 0);
 	build_elf_put(b, at + wrong[_i].offset, wrong[_i].width, wrong[_i].value);
 	struct image *img = build_elf_open(b);
 	struct signal_frame f;
@@ -633,12 +768,15 @@ int main(void)
 	tcase_add_loop_test(c, title, 0, COUNT(titles));
 	tcase_add_test(c, breakpoint);
 	tcase_add_loop_test(c, no_code, 0, 8);
-	tcase_add_loop_test(c, frame, 0, 2);
+	tcase_add_loop_test(c, frame, 0, COUNT(kinds));
+	tcase_add_loop_test(c, spoilt, 0, COUNT(kinds));
+	tcase_add_test(c, no_return_code);
 	tcase_add_loop_test(c, overflown, 0, 4);
 	tcase_add_loop_test(c, origin, 0, COUNT(origins));
 	tcase_add_loop_test(c, sending, 0, 7);
-	tcase_add_loop_test(c, returned, 0, 5);
-	tcase_add_loop_test(c, handler_name, 0, 3);
+	tcase_add_loop_test(c, returned, 0, 9);
+	tcase_add_loop_test(c, handler_name, 0, 5);
+	tcase_add_loop_test(c, in_raise, 0, 4);
 	tcase_add_loop_test(c, no_frame, 0, COUNT(wrong));
 	suite_add_tcase(s, c);
 	SRunner *sr = srunner_create(s);

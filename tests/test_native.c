@@ -143,14 +143,15 @@ END_TEST
  * Other machines.  Code: calls end at 0x20, 0x30 (ARM: in Thumb) and 0x200, and a handler returns to 0x400.  Registers: pc, sp, fp, lr;
  * words from STACK + 0x100 on, of the machine's width.
  */
-enum { I386, AARCH64, ARM, X86_64, S390X };
+enum { I386, I386_RT, AARCH64, ARM, X86_64, S390X };
 static const struct kind {
 	struct abi abi;
 	int sp, fp, lr, pc;
 	const char *call, *thumb, *sigreturn;
 	unsigned n_sigreturn;
 } kinds[] = {
-	[I386] = { { 3, 4, false }, 4, 5, -1, 8, "\xff\x90\1\2\3\4", NULL, "", 0 },
+	[I386] = { { 3, 4, false }, 4, 5, -1, 8, "\xff\x90\1\2\3\4", NULL, "\x58\xb8\x77\0\0\0\xcd\x80", 8 },
+	[I386_RT] = { { 3, 4, false }, 4, 5, -1, 8, "\xff\x90\1\2\3\4", NULL, "\xb8\xad\0\0\0\xcd\x80", 7 },
 	[AARCH64] = { { 183, 8, false }, 31, 29, 30, 32, "\0\0\0\x94", NULL, "\x68\x11\x80\xd2\1\0\0\xd4", 8 },
 	[ARM] = { { 40, 4, false }, 13, 11, 14, 15, "\0\0\0\xeb", "\0\xf0\0\xf8", "\255\x70\xa0\xe3\0\0\0\xef", 8 },
 	[X86_64] = { { 62, 8, false }, RSP, RBP, -1, RIP, "\xe8\0\0\0", NULL, "\x48\xc7\xc0\x0f\0\0\0\x0f\x05", 9 },
@@ -190,6 +191,10 @@ static const struct {
 	  "400010! 400400!sS 400050! 400020s;4" },
 	{ "x86-64: a signal interrupted a call of nothing", X86_64, CODE + 0x10, 0x100, 3, 0, { 1, CODE + 0x400 },
 	  { { 0x110 + 40 + 10 * 8, STACK + 0x810 }, { 0x110 + 40 + 15 * 8, STACK + 0x800 }, { 0x800, CODE + 0x20 } }, "400010! 400400!sS 0! 400020s;4" },
+	{ "i386: what a signal interrupted, without siginfo", I386, CODE + 0x10, 0x100, 3, 0, { 1, CODE + 0x400 }, { { 0x108 + 4 + 28, STACK + 0x800 }, { 0x108 + 4 + 56, CODE + 0x50 }, { 0x804, CODE + 0x20 } },
+	  "400010! 400400!sS 400050! 400020s;4" },
+	{ "i386: and with it", I386_RT, CODE + 0x10, 0x100, 3, 0, { 1, CODE + 0x400 }, { { 0x108 + 160 + 28, STACK + 0x800 }, { 0x108 + 160 + 56, CODE + 0x50 }, { 0x804, CODE + 0x20 } },
+	  "400010! 400400!sS 400050! 400020s;4" },
 	{ "a machine whose calls are not known", S390X, CODE + 0x10, 0x100, 0, CODE + 0x20, { CODE + 0x20, CODE + 0x20 }, { { 0 } }, "400010!;4" },
 };
 

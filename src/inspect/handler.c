@@ -29,9 +29,7 @@ static int frames_lead(struct target *t, const struct report_thread *th, const s
 	return s->end == NATIVE_WHOLE ? -1 : 0;
 }
 
-enum { X86_64 = 62, AARCH64 = 183 };
-
-/* One that divides, where there is no decoder: F6 or F7, /6 or /7. */
+/* x86: one that divides; where there is no decoder, F6 or F7, /6 or /7. */
 static bool divides(struct target *t, struct report *r, const struct regs *regs)
 {
 	struct instruction at;
@@ -39,12 +37,12 @@ static bool divides(struct target *t, struct report *r, const struct regs *regs)
 	int rc = instruction_at(t->img, regs, false, 0, r->arena, &at);
 	if (rc == 0)
 		return at.divides;
-	if (rc == ERR_CORRUPT || image_abi(t->img)->machine != X86_64)
+	if (rc == ERR_CORRUPT)
 		return false;
 	if (image_read(t->img, regs->pc, b, sizeof b) < 0)
 		return true; /* not known */
 	size_t i = b[0] == 0x66;
-	i += (b[i] & 0xf0) == 0x40;
+	i += image_abi(t->img)->width == 8 && (b[i] & 0xf0) == 0x40;
 	return (b[i] & 0xfe) == 0xf6 && (b[i + 1] & 0x30) == 0x30;
 }
 
@@ -88,6 +86,23 @@ enum origin handler_origin(struct target *t, struct report *r, const struct sign
 	in->code = SI_TKILL;
 	in->addr = 0;
 	return sending_to(t->img, &sf->regs, image_facts(t->img)->pid, tid, in->signo) != SENDS_NO ? ORIGIN_OWN : ORIGIN_OUTSIDE;
+}
+
+/*
+ * glibc up to 2.33 (sysdeps/unix/sysv/linux/raise.c) and musl hold signals off while they send one, so that it comes in the
+ * call after the one that sent it.
+ */
+bool handler_in_raise(const struct report_thread *th, addr_t pc)
+{
+	enum { CALLERS = 3 /* the system call, what makes it, what it is made for */ };
+	static const char *const names[] = { "raise", "gsignal", "__GI_raise" };
+	const struct report_frame *f;
+	struct inward w = inward_from(th, pc);
+	for (unsigned n = 0; n < CALLERS && (f = inward_next(&w)) && !f->python && !f->signal; n++)
+		for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+			if (str_is(f->function, names[i]))
+				return true;
+	return false;
 }
 
 /* Does a function above what was interrupted end the process by itself, and not raise the signal again?  Then that came from elsewhere. */
@@ -229,6 +244,9 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 			continue;
 		struct interrupted in;
 		enum origin origin = origin_of(t, r, &sf, native->tid, last, &in);
+		if (origin == ORIGIN_OUTSIDE && !sf.has_info && led > 0 && !(f->siginfo.known && f->siginfo.code > 0) && sending_in_call(t->img, &sf.regs) &&
+		    handler_in_raise(th, sf.regs.pc) && !ended_by_itself(th, sf.regs.pc))
+			origin = ORIGIN_OWN;
 		const int64_t other = origin == ORIGIN_OUTSIDE && !sf.has_info ? sent_by_another(t, native->tid, in.signo) : -1;
 		if (other > 0)
 			origin = ORIGIN_OWN;
@@ -262,15 +280,15 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 	return found;
 }
 
-/* The handler: the function right above what it interrupted. */
+/* The handler: the function right above what it interrupted; one without a name is not known by those that it calls. */
 static struct str name_of(const struct report_thread *th, addr_t pc)
 {
 	struct str name = { 0 };
 	const struct report_frame *f;
 	struct inward w = inward_all(th);
 	while ((f = inward_next(&w)) && (f->python || f->pc != pc))
-		if (!f->python && f->function.len && !str_is(f->function, "__restore_rt") && f->function.s[0] != '<')
-			name = f->function;
+		if (!f->python && !f->signal)
+			name = f->function.len && f->function.s[0] != '<' ? f->function : (struct str){ 0 };
 	/* Handlers often end with a jump to what raises, not a call. */
 	return f && !abort_raises(name) ? name : (struct str){ 0 };
 }

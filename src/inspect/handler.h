@@ -34,6 +34,8 @@ enum origin { ORIGIN_FAULT, ORIGIN_OWN, ORIGIN_OUTSIDE };
 enum origin handler_origin(struct target *t, struct report *r, const struct signal_frame *sf, int64_t tid, int last, struct interrupted *in);
 /* A frame that was left behind by a handler which returned to just where th stands, and by all its registers. */
 bool handler_returned(struct image *img, const struct thread *th, struct signal_frame *ret);
+/* Is what was interrupted at pc, by th's frames, a part of raise()? */
+bool handler_in_raise(const struct report_thread *th, addr_t pc);
 /* Line 1's text of a signal from outside. */
 struct str handler_sender(struct report *r, const struct interrupted *in);
 /* Make the signal of the verdict that one, and say what ended the process later. */

@@ -5,13 +5,14 @@
  */
 #include "inspect/handler.h"
 
-enum { BELOW = 1 << 16 /* of the stack pointer: a signal frame with all that a processor can have to save */, SEARCHED_MAX = 1 << 28, GENERAL = 16, GENERAL_ARM = 31 };
+#include "image/signal_abi.h"
+
+enum { BELOW = 1 << 16 /* of the stack pointer: a signal frame with all that a processor can have to save */, SEARCHED_MAX = 1 << 28 };
 
 static bool same_registers(const struct abi *abi, const struct regs *a, const struct regs *b)
 {
-	enum { X86_64 = 62 };
-	const unsigned n = abi->machine == X86_64 ? GENERAL : GENERAL_ARM;
-	for (unsigned i = 0; i < n; i++)
+	const struct signal_context *c = signal_context_of(abi);
+	for (unsigned i = 0; c && i < c->general; i++)
 		if (!((a->known & b->known) >> i & 1) || a->value[i] != b->value[i])
 			return false;
 	return a->pc == b->pc && a->sp == b->sp;

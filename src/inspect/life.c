@@ -88,7 +88,7 @@ static int attribute(const struct py *py, addr_t object, const char *name, struc
 	return rc < 0 ? rc : object_at(py, at, ret);
 }
 
-/* threading's main thread keeps the number that it had: os.fork renews it from 3.14 on, multiprocessing always did. */
+/* threading's main thread keeps the number that it had: os.fork renews it in later releases of 3.13 (3.13.5) and from 3.14 on, multiprocessing always did. */
 static int64_t number_of_main_thread(const struct py *py, addr_t interp)
 {
 	addr_t dict, at;

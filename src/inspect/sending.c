@@ -1,56 +1,54 @@
-/* Machines as rows: the system call instruction, and the calls that send signals. */
+/* The system call that a thread stands at, by image/signal_abi.h. */
 #include "inspect/sending.h"
 
 #include <string.h>
 
-enum { X86_64 = 62, AARCH64 = 183 };
+#include "image/signal_abi.h"
 
-/* A machine's system call instruction, and the numbers of those that send a signal: kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo,
- * pidfd_send_signal.  Linux arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h. */
-static const struct sending {
-	uint16_t machine;
-	uint8_t size, code[4];
-	uint16_t kill, tkill, tgkill, queue, tqueue, pidfd;
-	uint8_t arg[4], result; /* DWARF numbers */
-} sendings[] = {
-	{ X86_64, 2, { 0x0f, 0x05 }, 62, 200, 234, 129, 297, 424, { 5, 4, 1, 10 }, 0 },
-	{ AARCH64, 4, { 0x01, 0x00, 0x00, 0xd4 }, 129, 130, 131, 138, 240, 424, { 0, 1, 2, 3 }, 0 },
-};
+enum there { NO, YES, ABSENT /* code, but not at hand */ };
 
-static const struct sending *sending_of(struct image *img)
+static enum there code_at(struct image *img, addr_t at, const struct signal_call *s)
 {
-	for (size_t i = 0; i < sizeof sendings / sizeof *sendings; i++)
-		if (sendings[i].machine == image_abi(img)->machine)
-			return &sendings[i];
-	return NULL;
+	uint8_t b[sizeof s->code];
+	if (image_read(img, at, b, s->size) == 0)
+		return memcmp(b, s->code, s->size) == 0 ? YES : NO;
+	const struct mapping *m = image_mapping_at(img, at);
+	return m && m->prot & 4 ? ABSENT : NO;
 }
 
-/* Is it the instruction?  otherwise: the answer where there is code, but not at hand. */
-static bool has_code(struct image *img, addr_t at, const struct sending *s, bool otherwise)
+/* The call that was made just before pc, or may have been, where the code is not at hand; NULL: none. */
+static const struct signal_call *call_before(struct image *img, addr_t pc)
 {
-	uint8_t b[4];
-	if (image_read(img, at, b, s->size) == 0)
-		return memcmp(b, s->code, s->size) == 0;
-	const struct mapping *m = image_mapping_at(img, at);
-	return otherwise && m && m->prot & 4;
+	const struct signal_call *s, *maybe = NULL;
+	for (size_t i = 0; (s = signal_call_at(image_abi(img), i)); i++) {
+		const enum there there = code_at(img, pc - s->size, s);
+		if (there == YES)
+			return s;
+		if (there == ABSENT && !maybe)
+			maybe = s;
+	}
+	return maybe;
 }
 
 bool sending_in_call(struct image *img, const struct regs *regs)
 {
-	enum { RCX = 2 /* is where `syscall` returns to: Intel SDM 2B, SYSCALL */ };
-	const struct sending *s = sending_of(img);
-	if (!s)
-		return false;
-	const bool x86 = s->machine == X86_64 && regs->known >> RCX & 1;
-	return has_code(img, regs->pc - s->size, s, x86 && regs->value[RCX] == regs->pc) || has_code(img, regs->pc, s, x86 && regs->value[RCX] == regs->pc + s->size);
+	const struct signal_call *s;
+	for (size_t i = 0; (s = signal_call_at(image_abi(img), i)); i++) {
+		const bool known = s->back >= 0 && regs->known >> s->back & 1;
+		const enum there before = code_at(img, regs->pc - s->size, s), at = code_at(img, regs->pc, s);
+		if (before == YES || at == YES || (before == ABSENT && known && regs->value[s->back] == regs->pc) ||
+		    (at == ABSENT && known && regs->value[s->back] == regs->pc + s->size))
+			return true;
+	}
+	return false;
 }
 
 /* The number of the call that was just made; -1: not known.  x86 has the result in its place, but most callers are `mov eax, NUMBER; syscall`. */
-static int64_t call_made(struct image *img, const struct regs *regs, const struct sending *s)
+static int64_t call_made(struct image *img, const struct regs *regs, const struct signal_call *s)
 {
 	uint8_t b[5];
-	if (s->machine == AARCH64)
-		return (int64_t)(regs->value[8] & UINT32_MAX);
+	if (s->number >= 0)
+		return (int64_t)(regs->value[s->number] & UINT32_MAX);
 	if (image_read(img, regs->pc - s->size - sizeof b, b, sizeof b) < 0 || b[0] != 0xb8)
 		return -1;
 	return (int64_t)(b[1] | (uint32_t)b[2] << 8 | (uint32_t)b[3] << 16 | (uint32_t)b[4] << 24);
@@ -58,10 +56,10 @@ static int64_t call_made(struct image *img, const struct regs *regs, const struc
 
 enum sends sending_to(struct image *img, const struct regs *regs, int64_t pid, int64_t tid, int signo)
 {
-	const struct sending *s = sending_of(img);
-	if (!s || pid < 0)
+	if (!signal_call_at(image_abi(img), 0) || pid < 0)
 		return SENDS_UNKNOWN;
-	if (!has_code(img, regs->pc - s->size, s, true) || regs->value[s->result])
+	const struct signal_call *s = call_before(img, regs->pc);
+	if (!s || regs->value[s->result])
 		return SENDS_NO;
 	const int64_t nr = call_made(img, regs, s);
 	int32_t arg[4];

@@ -1,4 +1,4 @@
-/* Does a thread stand at a system call, and is it one that sends a signal?  x86-64 and aarch64. */
+/* Does a thread stand at a system call, and is it one that sends a signal? */
 #ifndef INSPECT_SENDING_H
 #define INSPECT_SENDING_H
 

@@ -1,45 +1,13 @@
-/*
- * Signal frames by a word that no other data has.  Layouts: struct rt_sigframe and sigcontext of Linux 6.1,
- * arch/x86/include/uapi/asm/sigcontext.h (sigcontext_64), arch/arm64/include/uapi/asm/sigcontext.h; ucontext of
- * include/uapi/asm-generic/ucontext.h.
- */
+/* Signal frames by words that no other data has (image/signal_abi.h), and what they say. */
 #include "inspect/signal_frame.h"
 
 #include <string.h>
 
-enum { STACK_MAX = 1 << 20 /* of a handler's frames: a fault's lie near its end */, CHUNK = 1 << 14, FRAME_MAX = 1024,
+#include "image/signal_abi.h"
+
+enum { STACK_MAX = 1 << 20 /* of a handler's frames: a fault's lie near its end */, CHUNK = 1 << 14, CONTEXT_MAX = 512, KINDS_MAX = 8,
+	NO_CODE = 1 << 16 /* nothing is mapped below: mmap_min_addr */,
 	GUARD = 1 << 20 /* below a stack that is full its pointer may stand: stack_guard_gap of the kernel (mm/mmap.c) */ };
-
-/* A register of struct regs and where it is in the ucontext. */
-struct saved { uint8_t dwarf; uint16_t offset; };
-
-static const struct saved x86_64_regs[] = {
-	{ 8, 40 }, { 9, 48 }, { 10, 56 }, { 11, 64 }, { 12, 72 }, { 13, 80 }, { 14, 88 }, { 15, 96 }, { 5, 104 }, { 4, 112 }, { 6, 120 }, { 3, 128 },
-	{ 1, 136 }, { 0, 144 }, { 2, 152 }, { 7, 160 }, { 16, 168 }, { 49, 176 },
-};
-static const struct saved aarch64_regs[] = {
-	{ 0, 184 }, { 1, 192 }, { 2, 200 }, { 3, 208 }, { 4, 216 }, { 5, 224 }, { 6, 232 }, { 7, 240 }, { 8, 248 }, { 9, 256 }, { 10, 264 }, { 11, 272 },
-	{ 12, 280 }, { 13, 288 }, { 14, 296 }, { 15, 304 }, { 16, 312 }, { 17, 320 }, { 18, 328 }, { 19, 336 }, { 20, 344 }, { 21, 352 }, { 22, 360 },
-	{ 23, 368 }, { 24, 376 }, { 25, 384 }, { 26, 392 }, { 27, 400 }, { 28, 408 }, { 29, 416 }, { 30, 424 }, { 31, 432 },
-};
-
-static const struct shape {
-	uint16_t machine;
-	uint64_t word;            /* that tells one */
-	uint16_t word_at;         /* from the ucontext */
-	int16_t info_at;
-	uint16_t sp, pc, size;
-	uint16_t trap, error, fault;  /* 0: not kept */
-	const struct saved *regs;
-	size_t n_regs;
-} shapes[] = {
-	/* cs 0x33, gs and fs 0, ss 0x2b: a user's segments. */
-	{ .machine = 62, .word = 0x002b000000000033, .word_at = 184, .info_at = 304, .sp = 160, .pc = 168, .size = 304, .trap = 200, .error = 192,
-	  .fault = 216, .regs = x86_64_regs, .n_regs = sizeof x86_64_regs / sizeof *x86_64_regs },
-	/* The first record after the registers: FPSIMD_MAGIC, and its size. */
-	{ .machine = 183, .word = 0x0000021046508001, .word_at = 464, .info_at = -128, .sp = 432, .pc = 440, .size = 480, .fault = 176,
-	  .regs = aarch64_regs, .n_regs = sizeof aarch64_regs / sizeof *aarch64_regs },
-};
 
 static uint64_t word_at(const struct abi *abi, const uint8_t *p, size_t width)
 {
@@ -57,10 +25,11 @@ static void take_info(struct image *img, addr_t at, struct signal_frame *f)
 	if (image_read(img, at, b, sizeof b) < 0)
 		return;
 	int signo = (int)(uint32_t)word_at(abi, b, 4), error = (int)(uint32_t)word_at(abi, b + 4, 4), code = (int)(uint32_t)word_at(abi, b + 8, 4);
-	uint64_t addr = word_at(abi, b + 16, 8), pid = word_at(abi, b + 16, 4);
+	const uint8_t *more = b + (abi->width == 8 ? 16 : 12); /* a union that is aligned as a pointer */
+	uint64_t addr = word_at(abi, more, abi->width), pid = word_at(abi, more, 4);
 	const bool fault = (signo == 11 || signo == 7 || signo == 4 || signo == 8 || signo == 5) && code > 0 && code <= 0x80;
 	enum { PID_MAX = 1 << 22 };
-	if (signo < 1 || signo > 64 || error || code > 0x80 || code < -64 || word_at(abi, b + 12, 4) || (code <= 0 && pid > PID_MAX))
+	if (signo < 1 || signo > 64 || error || code > 0x80 || code < -64 || (abi->width == 8 && word_at(abi, b + 12, 4)) || (code <= 0 && pid > PID_MAX))
 		return;
 	if (fault && f->trapped && f->trap == TRAP_PAGE && signo != 5 && addr != f->addr)
 		return;
@@ -73,7 +42,7 @@ static void take_info(struct image *img, addr_t at, struct signal_frame *f)
 		f->addr = addr;
 	} else if (code <= 0) {
 		f->pid = (int64_t)pid;
-		f->uid = (int64_t)word_at(abi, b + 20, 4);
+		f->uid = (int64_t)word_at(abi, more + 4, 4);
 	}
 }
 
@@ -94,53 +63,95 @@ static bool is_stack(struct image *img, addr_t sp)
 	return lo < n && seg[lo].start - sp <= GUARD && seg[lo].prot & 2;
 }
 
+static bool mark_fits(struct image *img, addr_t context, const struct signal_mark *m)
+{
+	uint64_t v;
+	return image_read_uint(img, context + (addr_t)(int64_t)m->at, m->width, &v) == 0 && (v & m->mask) == m->value;
+}
+
+/* Does the handler return to what it has to?  Where that code is not at hand it may. */
+static bool returns_there(struct image *img, addr_t context, const struct signal_kind *k)
+{
+	uint8_t code[sizeof k->back_code];
+	addr_t to;
+	if (!k->back_size)
+		return true;
+	if (image_read_ptr(img, context + (addr_t)(int64_t)k->back, &to) < 0 || to < NO_CODE)
+		return false;
+	return image_read(img, to, code, k->back_size) < 0 || memcmp(code, k->back_code, k->back_size) == 0;
+}
+
 /* A context at `at`?  The kernel wrote it, so what must be zero is, and what was interrupted stood somewhere. */
-static bool take_context(struct image *img, const struct shape *s, addr_t at, struct signal_frame *ret)
+static bool take_context(struct image *img, const struct signal_context *s, const struct signal_kind *k, addr_t at, struct signal_frame *ret)
 {
 	const struct abi *abi = image_abi(img);
+	const size_t width = abi->width;
 	struct signal_frame f = { .at = at };
-	uint8_t b[FRAME_MAX];
-	if (image_read(img, at, b, s->size) < 0 || word_at(abi, b + s->word_at, 8) != s->word)
-		return false;
-	if (word_at(abi, b, 8) > 0xff /* uc_flags */ || word_at(abi, b + 8, 8) /* uc_link */)
+	uint8_t b[CONTEXT_MAX];
+	for (size_t i = 0; i < sizeof k->mark / sizeof *k->mark && k->mark[i].width; i++)
+		if (!mark_fits(img, at, &k->mark[i]))
+			return false;
+	if (!returns_there(img, at, k) || s->size > sizeof b || image_read(img, at, b, s->size) < 0)
 		return false;
 	for (size_t i = 0; i < s->n_regs; i++) {
-		f.regs.value[s->regs[i].dwarf] = word_at(abi, b + s->regs[i].offset, 8);
+		f.regs.value[s->regs[i].dwarf] = word_at(abi, b + s->regs[i].at, width);
 		f.regs.known |= UINT64_C(1) << s->regs[i].dwarf;
 	}
-	f.regs.sp = word_at(abi, b + s->sp, 8);
-	f.regs.pc = word_at(abi, b + s->pc, 8);
+	f.regs.sp = word_at(abi, b + s->sp, width);
+	f.regs.pc = word_at(abi, b + s->pc, width);
 	f.regs.syscall.nr = -1;
 	if (!is_stack(img, f.regs.sp))
 		return false;
-	if (s->trap) {
-		f.trap = (unsigned)word_at(abi, b + s->trap, 8);
-		f.error = word_at(abi, b + s->error, 8);
-		if (word_at(abi, b + s->trap, 8) > 32)
+	if (s->traps) {
+		f.trap = (unsigned)word_at(abi, b + s->trap, width);
+		f.error = word_at(abi, b + s->error, width);
+		if (word_at(abi, b + s->trap, width) > 32)
 			return false;
 		f.trapped = true;
 	}
-	if (s->fault)
-		f.addr = word_at(abi, b + s->fault, 8);
-	take_info(img, at + (addr_t)(int64_t)s->info_at, &f);
+	f.addr = word_at(abi, b + s->fault, width);
+	if (k->info)
+		take_info(img, at + (addr_t)(int64_t)k->info, &f);
 	*ret = f;
 	return true;
 }
 
-static const struct shape *shape_of(const struct abi *abi)
+/* Words of memory as they lie there: what begins the kinds' marks. */
+struct first { uint8_t width; uint64_t raw; };
+
+static uint64_t raw_at(const uint8_t *p, size_t width)
 {
-	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-		if (shapes[i].machine == abi->machine && abi->width == 8 && !abi->big_endian)
-			return &shapes[i];
-	return NULL;
+	uint64_t wide = 0;
+	uint32_t half = 0;
+	if (width == 8)
+		memcpy(&wide, p, sizeof wide);
+	else
+		memcpy(&half, p, sizeof half);
+	return width == 8 ? wide : half;
+}
+
+static struct first first_of(const struct abi *abi, const struct signal_mark *m)
+{
+	uint8_t b[8];
+	for (size_t i = 0; i < m->width; i++)
+		b[i] = (uint8_t)(m->value >> 8 * (abi->big_endian ? m->width - 1u - i : i));
+	return (struct first){ m->width, raw_at(b, m->width) };
 }
 
 int signal_frame_in(struct image *img, addr_t from, addr_t to, struct signal_frame *ret)
 {
 	const struct abi *abi = image_abi(img);
-	const struct shape *s = shape_of(abi);
+	const struct signal_context *s = signal_context_of(abi);
+	const struct signal_kind *kind[KINDS_MAX];
+	struct first first[KINDS_MAX];
+	size_t n_kinds = 0;
+	while (s && n_kinds < KINDS_MAX && (kind[n_kinds] = signal_kind_at(abi, n_kinds))) {
+		first[n_kinds] = first_of(abi, &kind[n_kinds]->mark[0]);
+		n_kinds++;
+	}
+	const size_t step = abi->width;
 	uint8_t buf[CHUNK];
-	for (addr_t done = from; s && done < to;) {
+	for (addr_t done = from; n_kinds && done < to;) {
 		size_t n = image_scan(img, done, buf, to - done < CHUNK ? (size_t)(to - done) : CHUNK) & ~(size_t)7;
 		if (!n) {
 			const uint64_t skip = (image_skip(img, done) + 7) & ~(uint64_t)7;
@@ -149,10 +160,13 @@ int signal_frame_in(struct image *img, addr_t from, addr_t to, struct signal_fra
 			done += skip;
 			continue;
 		}
-		for (size_t i = 0; i < n; i += 8) {
-			addr_t at = done + i;
-			if (word_at(abi, buf + i, 8) == s->word && at >= s->word_at + from && take_context(img, s, at - s->word_at, ret))
-				return 0;
+		for (size_t i = 0; i < n; i += step) {
+			const uint64_t wide = raw_at(buf + i, step), half = raw_at(buf + i, 4);
+			for (size_t k = 0; k < n_kinds; k++) {
+				const addr_t word = done + i, at = word - (addr_t)(int64_t)kind[k]->mark[0].at;
+				if ((first[k].width == 8 ? wide : half) == first[k].raw && at >= from && at <= word && take_context(img, s, kind[k], at, ret))
+					return 0;
+			}
 		}
 		done += n;
 	}

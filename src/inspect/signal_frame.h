@@ -8,7 +8,7 @@
 #include "image/image.h"
 
 struct signal_frame {
-	addr_t at;                /* the ucontext */
+	addr_t at;                /* the sigcontext */
 	struct regs regs;         /* that were interrupted */
 	bool has_info;            /* the handler asked for siginfo (SA_SIGINFO) */
 	int signo, code;          /* has_info */

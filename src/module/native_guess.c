@@ -1,8 +1,10 @@
-/* Machines as rows: how a call looks from its return address, and the code and the frame that a signal handler returns to. */
+/* How a call looks from its return address on each machine; where a frame pointer or a signal handler leads (image/signal_abi.h). */
 #include "module/native_guess.h"
 
 #include <elf.h>
 #include <string.h>
+
+#include "image/signal_abi.h"
 
 enum { FRAME_MAX = 1 << 20 /* of a frame pointer above the stack pointer */ };
 
@@ -166,45 +168,13 @@ bool guess_by_pointer(const struct guess *g, addr_t sp, addr_t fp, struct guess_
 	return false;
 }
 
-/*
- * What a handler returns to, and where above the stack pointer the interrupted registers are then: by DWARF number, in the order
- * in which the kernel keeps them (Linux 6.1: arch/x86/kernel/signal.c, arch/x86/include/uapi/asm/sigcontext.h;
- * arch/arm64/kernel/signal.c, arch/arm64/include/uapi/asm/sigcontext.h; arch/arm/kernel/signal.c, arch/arm/include/uapi/asm/sigcontext.h).
- */
-struct sigreturn {
-	uint16_t machine;
-	uint8_t size, code[12]; /* of the instructions */
-	uint16_t at;
-	uint8_t n;
-	int8_t reg[34];
-};
-#define ARM_REGS 16, { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 }
-static const struct sigreturn sigreturns[] = {
-	/* mov $15, %rax; syscall.  sp: the ucontext, its registers at 40: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip. */
-	{ EM_X86_64, 9, { 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05 }, 40, 17, { 8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16 } },
-	/* mov x8, #139; svc #0.  siginfo 128, ucontext's head 176, fault_address 8. */
-	{ EM_AARCH64, 8, { 0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4 }, 312, 33,
-	  { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32 } },
-	/* mov r7, #173; svc 0: siginfo 128, ucontext's head 20, three words.  mov r7, #119; svc 0: without siginfo. */
-	{ EM_ARM, 8, { 173, 0x70, 0xa0, 0xe3, 0, 0, 0, 0xef }, 160, ARM_REGS },
-	{ EM_ARM, 8, { 119, 0x70, 0xa0, 0xe3, 0, 0, 0, 0xef }, 32, ARM_REGS },
-	/* The same with the kernel's own svc (arch/arm/kernel/sigreturn_codes.S), and in Thumb. */
-	{ EM_ARM, 8, { 173, 0x70, 0xa0, 0xe3, 173, 0, 0x90, 0xef }, 160, ARM_REGS },
-	{ EM_ARM, 8, { 119, 0x70, 0xa0, 0xe3, 119, 0, 0x90, 0xef }, 32, ARM_REGS },
-	{ EM_ARM, 4, { 173, 0x27, 0, 0xdf }, 160, ARM_REGS },
-	{ EM_ARM, 4, { 119, 0x27, 0, 0xdf }, 32, ARM_REGS },
-	{ EM_ARM, 6, { 0x4f, 0xf0, 173, 7, 0, 0xdf }, 160, ARM_REGS },
-	{ EM_ARM, 6, { 0x4f, 0xf0, 119, 7, 0, 0xdf }, 32, ARM_REGS },
-};
-
-static const struct sigreturn *sigreturn_at(const struct guess *g, addr_t pc)
+static const struct signal_return *sigreturn_at(const struct guess *g, addr_t pc)
 {
-	uint8_t code[12];
-	for (size_t i = 0; i < sizeof sigreturns / sizeof *sigreturns; i++) {
-		const struct sigreturn *s = &sigreturns[i];
-		if (s->machine == g->abi->machine && guess_code(g, pc) && image_read(g->img, pc, code, s->size) == 0 && memcmp(code, s->code, s->size) == 0)
+	const struct signal_return *s;
+	uint8_t code[sizeof s->code];
+	for (size_t i = 0; (s = signal_return_at(g->abi, i)); i++)
+		if (guess_code(g, pc) && image_read(g->img, pc, code, s->size) == 0 && memcmp(code, s->code, s->size) == 0)
 			return s;
-	}
 	return NULL;
 }
 
@@ -215,18 +185,19 @@ bool guess_is_sigreturn(const struct guess *g, addr_t pc)
 
 bool guess_interrupted(const struct guess *g, addr_t pc, addr_t sp, struct regs *ret)
 {
-	const struct sigreturn *s = sigreturn_at(g, pc);
+	const struct signal_return *s = sigreturn_at(g, pc);
+	const struct signal_context *c = signal_context_of(g->abi);
 	struct regs r = { 0 };
-	if (!s || !sp)
+	if (!s || !c || !sp)
 		return false;
-	for (unsigned i = 0; i < s->n; i++) {
-		const int reg = s->reg[i];
-		if (image_read_uint(g->img, sp + s->at + (addr_t)i * g->abi->width, g->abi->width, &r.value[reg]) < 0)
+	for (size_t i = 0; i < c->n_regs; i++) {
+		const int reg = c->regs[i].dwarf;
+		if (image_read_uint(g->img, sp + s->context + c->regs[i].at, g->abi->width, &r.value[reg]) < 0)
 			return false;
 		r.known |= (uint64_t)1 << reg;
 	}
-	/* The last one is the program counter on each of them. */
-	r.pc = r.value[s->reg[s->n - 1]];
+	if (image_read_uint(g->img, sp + s->context + c->pc, g->abi->width, &r.pc) < 0)
+		return false;
 	r.sp = r.value[abi_sp(g->abi)];
 	if (!r.pc && !r.sp)
 		return false;

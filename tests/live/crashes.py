@@ -134,9 +134,6 @@ def faults(python):
         if "faulthandler" in case and python.minor == "2.7":
             continue
         if python.config.startswith("i386"):
-            if ended:
-                tap.skip("%s: %s" % (python.name, case), "what an i386 signal frame holds is not read")
-                continue
             title = title.replace("0x1234", "0x1230")  # its strlen reads 16 bytes at a time, from where they are aligned
         got = crash(python, case)
         if not got:
@@ -146,7 +143,8 @@ def faults(python):
         if not decodes and access in ("read", "write") and ended is None:
             title = title.replace("read of", "access to").replace("write to", "access to")
             access = None
-        tap.equal((verdict["kind"], verdict["title"], verdict["signal"].get("access")), ("crash", title, access), "%s: title" % name)
+        # memset() begins with either half of the 64 bytes, by the machine.
+        tap.equal((verdict["kind"], verdict["title"].replace("0x5698", "0x5678"), verdict["signal"].get("access")), ("crash", title, access), "%s: title" % name)
         tap.ok(without_likely(rep), "%s: for certain" % name, rep["problems"])
         tap.equal(verdict.get("ended_by", {}).get("name"), ended, "%s: what ended it" % name)
         tap.equal(ids.setdefault(like, verdict["group_id"]), verdict["group_id"], "%s: the same group id as %s" % (name, like))
@@ -336,11 +334,17 @@ def collections(python):
         target.end()
 
 
+def renews_number(python):
+    """Does os.fork() give threading's main thread its new number?  Then nothing is left of the parent's (later releases of 3.13 on)."""
+    ask = "import inspect, threading; print('_set_native_id' in inspect.getsource(getattr(threading.Thread, '_after_fork', threading.Event)))"
+    return b"True" in run(python.argv + ["-c", ask]).stdout
+
+
 def lives(python):
     """While Python shuts down, and in children that were forked in every way: what is known of it in this version."""
     version = [int(n) for n in python.minor.split(".")]
     for case, known, want in (("at-end", version >= [3, 6], r"Python was shutting down, which this thread did$"),
-                              ("forked", [3, 8] <= version <= [3, 13], r"in a child that pid (\d+) forked$"),
+                              ("forked", version >= [3, 8] and not renews_number(python), r"in a child that pid (\d+) forked$"),
                               ("forked-thread", True, r"in a child that a thread other than the main one forked \(thread (\d+)\)$"),
                               ("forked-c", True, r"in a child that pid (\d+) forked$|likely in a child that C code forked without telling Python"),
                               ("multiprocessing", True, r'in a child that multiprocessing forked \("worker-7"\) from pid (\d+)$'),
