@@ -233,6 +233,8 @@ END_TEST
 
 /* ---- titles */
 
+#define REFUSED "SIGSEGV: the processor refused an instruction; no address is given (often an address that is not canonical, else a privileged instruction)"
+
 static const struct {
 	const char *bytes; size_t n; uint64_t rdi; int signo, code; addr_t addr; bool has_error; uint64_t error; const char *zydis, *without;
 } titles[] = {
@@ -247,13 +249,20 @@ static const struct {
 	{ BYTES("\x90"), 0, SIGSEGV, 1, 8, true, 6, "SIGSEGV: write to address 0x8 (8 bytes past a null pointer)", "SIGSEGV: write to address 0x8 (8 bytes past a null pointer)" },
 	{ BYTES("\x90"), 0, SIGSEGV, 1, 8, true, 4, "SIGSEGV: read of address 0x8 (8 bytes past a null pointer)", "SIGSEGV: read of address 0x8 (8 bytes past a null pointer)" },
 	{ BYTES("\x48\x8b\x07"), WILD, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: read of address 0x4141414141414140 (no address can be like that)",
-	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)" },
+	  REFUSED },
 	{ BYTES("\xc3"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: return to 0x4444444444444444 (no address can be like that)",
-	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)" },
-	{ BYTES("\xf4"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)",
-	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)" },
+	  REFUSED },
+	{ BYTES("\xf4"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: privileged instruction hlt, which only the kernel may execute",
+	  REFUSED },
+	{ BYTES("\xec"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: privileged instruction in, which only the kernel may execute", REFUSED },
+	{ BYTES("\xfa"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: privileged instruction cli, which only the kernel may execute", REFUSED },
+	{ BYTES("\x8e\xd8"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: the processor refused the instruction mov, which accesses no memory", REFUSED },
+	{ BYTES("\x48\x8b\x07"), DATA, SIGSEGV, SI_KERNEL, 0, false, 0,
+	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)", REFUSED },
+	/* A page fault whose signal could not be delivered. */
+	{ BYTES("\x48\x89\x07"), 0x9999000, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: write to address 0x9999000 (nothing is mapped there)", REFUSED },
 	{ BYTES("\x0f\x29\x47\x01"), DATA, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: write to address 0x50001, which the instruction wants to be a multiple of 16",
-	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)" },
+	  REFUSED },
 	/* div edi; idiv edi; idiv qword [rdi]; div bh */
 	{ BYTES("\xf7\xf7"), 0, SIGFPE, 1, CODE, false, 0, "SIGFPE: integer division by zero at 0x401000", "SIGFPE: integer division by zero or overflow at 0x401000" },
 	{ BYTES("\xf7\xf7"), 0xffffffff00000000, SIGFPE, 1, CODE, false, 0, "SIGFPE: integer division by zero at 0x401000", "SIGFPE: integer division by zero or overflow at 0x401000" },

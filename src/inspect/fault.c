@@ -131,7 +131,14 @@ static struct str title_without_address(struct image *img, struct report *r, con
 	}
 	if (alignment)
 		return str_printf(r->arena, STR_FMT ": an access that is not aligned; no address is given", STR_ARG(name));
-	return str_printf(r->arena, STR_FMT ": the processor refused an access; no address is given (often an address that is not canonical)", STR_ARG(name));
+	if (in->privileged)
+		return str_printf(r->arena, STR_FMT ": privileged instruction %s, which only the kernel may execute", STR_ARG(name), in->mnemonic);
+	if (in->mnemonic && in->no_memory && !in->transfer)
+		return str_printf(r->arena, STR_FMT ": the processor refused the instruction %s, which accesses no memory", STR_ARG(name), in->mnemonic);
+	if (in->mnemonic)
+		return str_printf(r->arena, STR_FMT ": the processor refused an access; no address is given (often an address that is not canonical)", STR_ARG(name));
+	return str_printf(r->arena, STR_FMT ": the processor refused an instruction; no address is given (often an address that is not canonical, else a privileged instruction)",
+			  STR_ARG(name));
 }
 
 /* A fault of the instruction itself, not of memory. */
@@ -162,7 +169,8 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 	const struct code *c = code_of(f->signo, f->code);
 	const struct str name = signal_name(r->arena, f->signo);
 	unsigned long long addr = f->addr;
-	const bool none = !signal_gives_address(f->signo, f->code, f->addr);
+	bool none = !signal_gives_address(f->signo, f->code, f->addr);
+	int code = f->code;
 	struct instruction in = { 0 };
 	enum access access = ACCESS_UNKNOWN;
 	if (f->regs && instruction_at(t->img, f->regs, f->has_addr && !none, f->addr, r->arena, &in) == 0) {
@@ -175,16 +183,24 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 		return title_of_code(t->img, r, f, &in, c ? c->words : NULL, none);
 	if (f->signo == SIGSYS)
 		return str_printf(r->arena, STR_FMT ": %s", STR_ARG(name), c && c->words ? c->words : "bad system call");
+	/* force_sigsegv() of Linux kernel/signal.c: the stack for its handler could not be written to. */
+	if (none && f->signo == SIGSEGV && in.unmapped) {
+		verdict_note(r, "handler", STR("a handler of it could not be run, since there was no room for it on the stack"));
+		none = false;
+		addr = in.address;
+		code = 1;
+		c = code_of(f->signo, code);
+	}
 	const bool fetched = f->regs && f->has_addr && !none && f->regs->pc == f->addr && !is_code(t->img, f->addr);
 	access = fetched ? ACCESS_EXEC : f->has_error ? access_by_error(f->error) : in.access;
 	r->verdict.access = access_word[access];
 	if (none)
 		return title_without_address(t->img, r, &in, access, name, f->signo == SIGBUS && f->code == 1);
-	struct str words = address_words(t->img, r->arena, addr, f->signo == SIGSEGV && f->code == 1, f->regs);
+	struct str words = address_words(t->img, r->arena, addr, f->signo == SIGSEGV && code == 1, f->regs);
 	if (fetched)
 		words = str_printf(r->arena, "%s %s", how_it_went(t, f->regs), addr < 4096 ? "a null pointer"
-			: image_segment_at(t->img, addr) || (f->signo == SIGSEGV && f->code == 2) ? "memory that is no code" : "unmapped memory");
-	else if ((!words.s || (f->signo == SIGSEGV && f->code == 2 && addr >= 4096 && !str_starts(words, "stack overflow"))) && c && c->words)
+			: image_segment_at(t->img, addr) || (f->signo == SIGSEGV && code == 2) ? "memory that is no code" : "unmapped memory");
+	else if ((!words.s || (f->signo == SIGSEGV && code == 2 && addr >= 4096 && !str_starts(words, "stack overflow"))) && c && c->words)
 		words = str_of(c->words); /* SEGV_ACCERR: it is in a mapping, so not past the end of one that the core has */
 	return words.s ? str_printf(r->arena, STR_FMT ": %s address 0x%llx (" STR_FMT ")", STR_ARG(name), access_title[access], addr, STR_ARG(words))
 		: str_printf(r->arena, STR_FMT ": %s address 0x%llx", STR_ARG(name), access_title[access], addr);

@@ -150,6 +150,38 @@ static void find_operand(const struct decoded *d, bool known, addr_t fault, stru
 		ret->access = access_of(one);
 }
 
+/* Where no address was given, and each could be one: an operand where nothing is mapped. */
+static void find_unmapped(struct image *img, const struct decoded *d, struct instruction *ret)
+{
+	for (size_t i = 0; i < d->in.operand_count; i++) {
+		const ZydisDecodedOperand *op = &d->op[i];
+		addr_t at;
+		if (op->type != ZYDIS_OPERAND_TYPE_MEMORY || op->mem.type == ZYDIS_MEMOP_TYPE_AGEN || access_of(op) == ACCESS_UNKNOWN || !address_of(d, op, &at) ||
+		    image_segment_at(img, at) || image_mapping_at(img, at))
+			continue;
+		ret->access = access_of(op);
+		ret->has_address = ret->unmapped = true;
+		ret->address = at;
+		ret->size = op->size / 8;
+		return;
+	}
+}
+
+/* Intel SDM 2: what asks for privilege level 0, and what IOPL allows. */
+static bool is_privileged(const ZydisDecodedInstruction *in)
+{
+	return in->attributes & ZYDIS_ATTRIB_IS_PRIVILEGED || in->meta.category == ZYDIS_CATEGORY_IO || in->meta.category == ZYDIS_CATEGORY_IOSTRINGOP ||
+	       in->mnemonic == ZYDIS_MNEMONIC_CLI || in->mnemonic == ZYDIS_MNEMONIC_STI;
+}
+
+static bool touches_memory(const struct decoded *d)
+{
+	for (size_t i = 0; i < d->in.operand_count; i++)
+		if (d->op[i].type == ZYDIS_OPERAND_TYPE_MEMORY && d->op[i].mem.type != ZYDIS_MEMOP_TYPE_AGEN)
+			return true;
+	return false;
+}
+
 static uint64_t low_bits(uint64_t v, unsigned bits)
 {
 	return bits < 64 ? v & ((UINT64_C(1) << bits) - 1) : v;
@@ -198,8 +230,13 @@ int instruction_at(struct image *img, const struct regs *regs, bool known, addr_
 		find_divisor(img, &d, &in);
 	put_registers(&d, a, &in);
 	find_operand(&d, known, fault, &in);
+	in.privileged = is_privileged(&d.in);
+	in.no_memory = !touches_memory(&d);
+	in.mnemonic = ZydisMnemonicGetString(d.in.mnemonic);
 	if (!known && !in.has_address)
 		find_target(img, &d, &in);
+	if (!known && !in.has_address && !address_is_wild(d.abi, in.target))
+		find_unmapped(img, &d, &in);
 	*ret = in;
 	return 0;
 }

@@ -17,6 +17,10 @@ struct instruction {
 	addr_t address;
 	unsigned size;            /* bytes of that operand */
 	bool aligned;             /* it has to be */
+	bool unmapped;            /* nothing is mapped there: a page fault, though the processor's address was not handed on */
+	bool privileged;          /* no program may execute it, or (in, out, cli) none without the kernel's leave */
+	bool no_memory;           /* it neither reads nor writes memory */
+	const char *mnemonic;     /* "hlt"; NULL: not known */
 	bool divides;
 	bool divisor_known;
 	uint64_t divisor;
@@ -25,7 +29,7 @@ struct instruction {
 };
 /*
  * The instruction at regs->pc.  fault: the address that could not be accessed; with known false the processor gave none, and an
- * operand that cannot be an address is looked for.  ERR_ABSENT: no decoder for this machine; ERR_FAULT: its bytes were not
+ * operand that cannot be an address, else one where nothing is mapped, is looked for.  ERR_ABSENT: no decoder for this machine; ERR_FAULT: its bytes were not
  * captured; ERR_CORRUPT: they are no instruction.
  */
 int instruction_at(struct image *img, const struct regs *regs, bool known, addr_t fault, struct arena *a, struct instruction *ret) MUST_CHECK;
