@@ -128,6 +128,181 @@ START_TEST(chains_end_where_a_run_began)
 }
 END_TEST
 
+/* Of the first thread, what its state bears witness of: how many frames, and what is said against them. */
+static struct seen walk_thread(struct py *py)
+{
+	struct walk interps = py_interps(py);
+	struct py_interp in;
+	ck_assert_int_eq(py_next_interp(&interps, &in), 1);
+	struct walk threads = py_threads(py, &in);
+	struct py_thread t;
+	ck_assert_int_eq(py_next_thread(&threads, &t), 1);
+	struct seen s = { .w = py_thread_frames(py, &t) };
+	struct py_frame f;
+	while ((s.rc = py_next_frame(&s.w, &f)) == 1)
+		s.n += !f.shim;
+	return s;
+}
+
+/* What no version writes as a frame's owner: the frame is one all the same. */
+static void owner(const struct layout *l)
+{
+	if (!layout_has(l, F_PyFrame_owner))
+		return;
+	for (unsigned owner = 0; owner < 256; owner += owner < 8 ? 1 : 31) {
+		struct build *b = build_new(l);
+		addr_t t = build_thread(b, b->interp, IDENT, 100), code = work(b, "f");
+		push_plain(b, t, code);
+		addr_t middle = push_plain(b, t, code);
+		push_plain(b, t, code);
+		WRITE(b, middle, PyFrame, owner, owner);
+		struct seen s = walk_all(build_py(b));
+		/* 3.14 has two kinds of shims, 3.12 and 3.13 one, 3.11 none. */
+		const int minor = l->version >> 16 & 255;
+		const bool shim = (minor >= 12 && owner == 3) || (minor >= 14 && owner == 4);
+		ck_assert_msg(s.rc == 0 && s.n == 3 && s.f[1].shim == shim && (shim || s.f[1].code == code), "%s: owner %u: %d, %d", l->name, owner, s.rc, s.n);
+		ck_assert(s.f[0].entry == (shim && minor >= 12));
+		build_free(b);
+	}
+}
+
+START_TEST(damaged_owners_hide_no_frame)
+{
+	each_layout(owner);
+}
+END_TEST
+
+/* 3.10 to 3.12: the thread's C frame, and that one's link to the frame. */
+static void no_cframe(const struct layout *l)
+{
+	if (!layout_has(l, F_PyThread_cframe))
+		return;
+	struct build *b = build_new(l);
+	addr_t t = build_thread(b, b->interp, IDENT, 100);
+	struct seen s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == 0 && s.n == 0, "%s: %d", l->name, s.rc); /* a thread that runs no Python */
+	addr_t root = build_field_get(b, t, F_PyThread_cframe), code = work(b, "f");
+	WRITE(b, t, PyThread, cframe, 0);
+	s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == ERR_CORRUPT && s.n == 0 && s.w.why && strstr(s.w.why, "C frame is null"), "%s: %d", l->name, s.rc);
+	if (!layout_has(l, F_PyCFrame_current_frame))
+		goto out;
+	/* Two calls of the evaluation loop: each has a C frame, which runs a chain of its own. */
+	addr_t outer = build_alloc(b, 64), inner = build_alloc(b, 64), back;
+	WRITE(b, outer, PyCFrame, previous, root);
+	WRITE(b, inner, PyCFrame, previous, outer);
+	WRITE(b, t, PyThread, cframe, outer);
+	push_plain(b, t, code);
+	addr_t caller = push_plain(b, t, code);
+	WRITE(b, inner, PyCFrame, current_frame, caller);
+	WRITE(b, t, PyThread, cframe, inner);
+	addr_t shim = build_frame(b, t, &(struct build_frame){ .shim = true });
+	addr_t called = build_frame(b, t, &(struct build_frame){ .code = code, .lasti = 4, .entry = true });
+	push_plain(b, t, code);
+	s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == 0 && s.n == 4 && !s.w.why, "%s: %d, %d", l->name, s.rc, s.n);
+	back = build_frame_back(b, shim ? shim : called);
+	build_ptr(b, back, 0);
+	s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == ERR_CORRUPT && s.n == 2 && s.w.why && strstr(s.w.why, "whose caller ran Python"), "%s: %d, %d", l->name, s.rc, s.n);
+	build_ptr(b, back, caller);
+	WRITE(b, inner, PyCFrame, current_frame, 0);
+	s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == ERR_CORRUPT && s.n == 0 && s.w.why && strstr(s.w.why, "an older one has"), "%s: %d, %d", l->name, s.rc, s.n);
+	/* What was not captured says nothing. */
+	WRITE(b, inner, PyCFrame, current_frame, caller);
+	build_lose(b, inner, 64);
+	s = walk_thread(build_py(b));
+	ck_assert_int_eq(s.rc, ERR_FAULT);
+out:
+	build_free(b);
+}
+
+START_TEST(c_frames_bear_witness)
+{
+	each_layout(no_cframe);
+}
+END_TEST
+
+/* A data stack whose first chunk has room for the thread's two frames, which are moved there. */
+static void data_stack(const struct layout *l)
+{
+	if (!layout_has(l, F_PyThread_datastack_chunk) || !layout_has(l, F_PyStackChunk_data))
+		return;
+	struct build *b = build_new(l);
+	const unsigned width = l->abi.width;
+	addr_t t = build_thread(b, b->interp, IDENT, 100), code = work(b, "f"), chunk = build_alloc(b, 4096);
+	const addr_t bottom = build_field_at(b, chunk, F_PyStackChunk_data) + width;
+	WRITE(b, chunk, PyStackChunk, size, 4096);
+	WRITE(b, t, PyThread, datastack_chunk, chunk);
+	WRITE(b, t, PyThread, datastack_top, bottom);
+	struct seen s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == 0 && s.n == 0, "%s: %d", l->name, s.rc); /* it ran Python before */
+	WRITE(b, t, PyThread, datastack_top, bottom + 512);
+	s = walk_thread(build_py(b));
+	if (!layout_has(l, F_PyThread_base_frame)) /* 3.15: there is a frame always */
+		ck_assert_msg(s.rc == ERR_CORRUPT && s.w.why && strstr(s.w.why, "data stack"), "%s: %d", l->name, s.rc);
+
+	push_plain(b, t, code);
+	addr_t outer = push_plain(b, t, code), shim, inner;
+	for (size_t i = 0; i < l->size[S_PyFrame]; i++)
+		build_uint(b, bottom + i, 1, build_get(b, outer + i, 1));
+	addr_t base = build_get(b, build_frame_back(b, outer), width);
+	base = build_get(b, build_frame_back(b, base), width);
+	build_ptr(b, build_frame_back(b, bottom), base);
+	WRITE_IF(b, bottom, PyFrame, is_entry, 1);
+	shim = build_frame(b, t, &(struct build_frame){ .shim = true });
+	inner = build_frame(b, t, &(struct build_frame){ .code = code, .lasti = 4, .entry = true });
+	for (size_t i = 0; i < l->size[S_PyFrame]; i++)
+		build_uint(b, bottom + 512 + i, 1, build_get(b, inner + i, 1));
+	build_ptr(b, build_frame_back(b, shim ? shim : inner), bottom);
+	build_ptr(b, build_frame_back(b, bottom + 512), shim ? shim : bottom);
+	addr_t link = layout_has(l, F_PyThread_current_frame) ? build_field_at(b, t, F_PyThread_current_frame)
+							      : build_field_at(b, build_field_get(b, t, F_PyThread_cframe), F_PyCFrame_current_frame);
+	build_ptr(b, link, bottom + 512);
+	s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == 0 && s.n == 2, "%s: %d, %d", l->name, s.rc, s.n);
+	build_ptr(b, build_frame_back(b, shim ? shim : bottom + 512), 0);
+	s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == ERR_CORRUPT && s.n == 1 && s.w.why && strstr(s.w.why, "oldest one"), "%s: %d, %d", l->name, s.rc, s.n);
+	/* Of another data stack nothing is known: greenlets have their own. */
+	WRITE(b, chunk, PyStackChunk, size, 256);
+	s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == 0 && s.n == 1, "%s: %d, %d", l->name, s.rc, s.n);
+	build_free(b);
+}
+
+START_TEST(data_stacks_bear_witness)
+{
+	each_layout(data_stack);
+}
+END_TEST
+
+/* 3.15: the frame that all others stand on is there as long as the thread state. */
+static void null_frame(const struct layout *l)
+{
+	if (!layout_has(l, F_PyThread_base_frame))
+		return;
+	struct build *b = build_new(l);
+	addr_t t = build_thread(b, b->interp, IDENT, 100);
+	struct seen s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == 0 && s.n == 0, "%s: %d", l->name, s.rc);
+	WRITE(b, t, PyThread, current_frame, 0);
+	s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == ERR_CORRUPT && s.w.why && strstr(s.w.why, "stand on one"), "%s: %d", l->name, s.rc);
+	/* A link that leads out of the address space is followed, and said to be broken, like any other. */
+	WRITE(b, t, PyThread, current_frame, l->abi.width == 8 ? UINT64_MAX - 15 : UINT32_MAX - 15);
+	s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == ERR_FAULT, "%s: %d", l->name, s.rc);
+	build_free(b);
+}
+
+START_TEST(threads_that_always_have_a_frame)
+{
+	each_layout(null_frame);
+}
+END_TEST
+
 static void endless(const struct layout *l)
 {
 	/* A frame that points to itself; loops of 2 and 7; behind a start of 3 frames that is not part of the loop. */
@@ -391,6 +566,10 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, frames_of_every_shape);
 	tcase_add_test(tc, chains_end_where_a_run_began);
+	tcase_add_test(tc, damaged_owners_hide_no_frame);
+	tcase_add_test(tc, c_frames_bear_witness);
+	tcase_add_test(tc, data_stacks_bear_witness);
+	tcase_add_test(tc, threads_that_always_have_a_frame);
 	tcase_add_test(tc, loops_end_and_are_said);
 	tcase_add_test(tc, holes_and_nonsense_end_a_walk);
 	tcase_add_test(tc, deep_stacks_are_linear);

@@ -146,9 +146,11 @@ static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f,
 	return e;
 }
 
-static struct str why_broken(struct collect *c, int rc, addr_t at)
+static struct str why_broken(struct collect *c, int rc, addr_t at, const char *why)
 {
 	unsigned long long a = at;
+	if (why)
+		return str_of(why);
 	if (rc == ERR_CORRUPT && !at)
 		return str_of("the chain of frames ends in the middle of a run of the evaluation loop");
 	switch (rc) {
@@ -173,7 +175,7 @@ static void put_stack(struct collect *c, struct report_thread *out)
 /* The Python frames of one thread state, onto c->python. What the walk ended with. */
 static int frames_of(struct collect *c, const struct state *st, uint64_t *shown, struct report_thread *out)
 {
-	struct walk w = py_frames(c->t->py, st->th.frame);
+	struct walk w = py_thread_frames(c->t->py, &st->th);
 	struct native_part part = { .state = st->th.addr, .first = c->python.n };
 	struct py_frame f;
 	int rc = 0;
@@ -196,7 +198,7 @@ static int frames_of(struct collect *c, const struct state *st, uint64_t *shown,
 		w.next = 0;
 	}
 	if (rc < 0) {
-		out->broken = why_broken(c, rc, w.next);
+		out->broken = why_broken(c, rc, w.next, w.why);
 		report_problem(c->r, P_FRAMES_BROKEN, (long long)out->tid, str_c(c->r->arena, out->broken), (unsigned long long)*shown, whole_or(c->t, NOT_THERE));
 	} else if (rc > 0) {
 		report_problem(c->r, P_FRAMES_LIMIT, (long long)out->tid, (unsigned long long)*shown);

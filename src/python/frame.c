@@ -4,6 +4,7 @@
  */
 #include "python/py.h"
 #include "python/walk.h"
+#include "python/witness.h"
 
 struct walk py_frames(const struct py *py, addr_t first)
 {
@@ -111,9 +112,10 @@ static int code_start(const struct py *py, const struct py_frame *f, addr_t *ret
 	return READ(py, f->code, PyCode, co_code_adaptive, ret);
 }
 
+/* What no version writes there is damage, and says nothing of the frame. */
 static bool is_shim_owner(const struct py *py, uint64_t owner)
 {
-	return TRAIT(py, owner_shim) >= 0 && owner >= (uint64_t)TRAIT(py, owner_shim);
+	return TRAIT(py, owner_shim) >= 0 && owner >= (uint64_t)TRAIT(py, owner_shim) && owner <= (uint64_t)TRAIT(py, owner_last);
 }
 
 /*
@@ -186,6 +188,8 @@ int py_next_frame(struct walk *w, struct py_frame *ret)
 	walk_leave(w, next);
 	if (!next && !may_end(w->py, &f))
 		w->failed = ERR_CORRUPT;
+	else if (w->owner)
+		witness_frame(w, &f, next);
 	*ret = f;
 	return 1;
 }

@@ -277,9 +277,9 @@ static int frame_link(const struct py *py, addr_t obj, enum py_field field, addr
 	int rc = layout_read(py->img, &py->layout, obj, field, ret);
 
 	/* Not captured: the walk over frames is to start there, and to say so. */
-	if (rc == ERR_FAULT && obj && add_fits(obj, (uint64_t)py->layout.offset[field], ret))
-		return 1;
-	return rc;
+	if (rc == ERR_FAULT && obj && !add_fits(obj, (uint64_t)py->layout.offset[field], ret))
+		*ret = obj;
+	return rc == ERR_FAULT && obj ? 1 : rc;
 }
 
 /*

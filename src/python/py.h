@@ -74,11 +74,14 @@ struct walk {
 	const struct py *py;
 	addr_t next, mark;
 	unsigned long n, limit, lap;
-	addr_t owner;             /* threads: their interpreter */
+	addr_t owner;             /* threads: their interpreter; frames: their thread state, where it is to bear witness */
 	addr_t gil_holder;        /* threads: the interpreter's */
 	bool main;                /* threads: of the main interpreter */
 	addr_t code;              /* frames: the last one that proved to be a code object */
-	int failed;               /* what the first step will say */
+	unsigned long calls;      /* frames: of the evaluation loop, that the walk has left */
+	addr_t oldest;            /* frames: the last one that lies on the thread's data stack */
+	const char *why;          /* frames: what speaks against the chain, where that is not the frame at next; NULL */
+	int failed;               /* what the next step will say */
 	bool ended;
 };
 struct py_interp { addr_t addr; int64_t id; bool main; addr_t gil_holder /* thread state; 0: nobody */; bool gil_known; bool gil_locked; };
@@ -106,6 +109,7 @@ enum { PY_MAX_INTERPS = 100000, PY_MAX_THREADS = 1000000, PY_MAX_FRAMES = 100000
 struct walk py_interps(const struct py *py);
 struct walk py_threads(const struct py *py, const struct py_interp *in);
 struct walk py_frames(const struct py *py, addr_t first); /* of a thread: a chain that ends where none does is ERR_CORRUPT, at 0 */
+struct walk py_thread_frames(const struct py *py, const struct py_thread *t); /* the same, held against what else the thread state knows of frames */
 /*
  * 1 got one, 0 the end, <0 broken here: ERR_FAULT, ERR_CORRUPT (cycle or nonsense), ERR_LIMIT; then the walk is over.
  * w.n counts those that were given out, w.next is the one that is broken, or where a cycle was noticed.

@@ -1,0 +1,10 @@
+/* Inside src/python only: what a thread state knows of its frames besides the chain of them. */
+#ifndef PYTHON_WITNESS_H
+#define PYTHON_WITNESS_H
+
+#include "python/py.h"
+
+/* f was given out, next follows: where something speaks against that, the walk's next step fails, and w->why says it. */
+void witness_frame(struct walk *w, const struct py_frame *f, addr_t next);
+
+#endif
