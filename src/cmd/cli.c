@@ -177,21 +177,21 @@ static size_t distance(const char *a, const char *b)
 	size_t la = strlen(a), lb = strlen(b);
 	if (la >= MAX || lb >= MAX)
 		return MAX;
-	size_t d[MAX][MAX];
+	uint8_t d[MAX][MAX];
 	for (size_t i = 0; i <= la; i++)
-		d[i][0] = i;
+		d[i][0] = (uint8_t)i;
 	for (size_t j = 0; j <= lb; j++)
-		d[0][j] = j;
+		d[0][j] = (uint8_t)j;
 	for (size_t i = 1; i <= la; i++) {
 		for (size_t j = 1; j <= lb; j++) {
-			size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+			int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
 			if (d[i - 1][j] + 1 < best)
 				best = d[i - 1][j] + 1;
 			if (d[i][j - 1] + 1 < best)
 				best = d[i][j - 1] + 1;
 			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
 				best = d[i - 2][j - 2] + 1;
-			d[i][j] = best;
+			d[i][j] = (uint8_t)best;
 		}
 	}
 	return d[la][lb];

@@ -24,15 +24,16 @@ struct live_segment {
 static int live_read(void *ctx, uint64_t offset, void *buf, size_t len)
 {
 	const struct live_segment *s = ctx;
-	if (len <= 65536) {
-		/* The caller's buffer stays untouched where not all of it is there. */
-		char part[65536];
-		if (proc_peek(s->live->tid, s->live->mem_fd, s->start + offset, part, len) != len)
-			return ERR_FAULT;
-		memcpy(buf, part, len);
-		return 0;
-	}
-	return proc_peek(s->live->tid, s->live->mem_fd, s->start + offset, buf, len) == len ? 0 : ERR_FAULT;
+	if (len > 65536)
+		return proc_peek(s->live->tid, s->live->mem_fd, s->start + offset, buf, len) == len ? 0 : ERR_FAULT;
+	/* The caller's buffer stays untouched where not all of it is there. */
+	char few[1024];
+	CLEANUP(cleanup_free) char *many = len > sizeof few ? xmalloc(len) : NULL;
+	char *part = many ? many : few;
+	if (proc_peek(s->live->tid, s->live->mem_fd, s->start + offset, part, len) != len)
+		return ERR_FAULT;
+	memcpy(buf, part, len);
+	return 0;
 }
 
 static void live_close(void *p)

@@ -276,7 +276,7 @@ int proc_tids(int task_fd, struct tids *ret)
 	if (lseek(task_fd, 0, SEEK_SET) < 0)
 		return error_of(errno);
 	union {
-		char bytes[16384];
+		char bytes[4096];
 		struct dirent64 align;
 	} buf;
 	for (;;) {

@@ -717,7 +717,7 @@ int pz_zero(struct pz_writer *w, uint64_t len)
 static int index_put(struct pz_writer *w, uint32_t *crc)
 {
 	w->indexing = false;
-	uint8_t buf[4096 * PZ_INDEX_ENTRY];
+	uint8_t buf[512 * PZ_INDEX_ENTRY];
 	uLong sum = crc32(0, NULL, 0);
 	for (size_t i = 0; i < w->index.n;) {
 		size_t n = 0;

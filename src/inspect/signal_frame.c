@@ -5,7 +5,7 @@
 
 #include "image/signal_abi.h"
 
-enum { STACK_MAX = 1 << 20 /* of a handler's frames: a fault's lie near its end */, CHUNK = 1 << 14, CONTEXT_MAX = 512, KINDS_MAX = 8,
+enum { STACK_MAX = 1 << 20 /* of a handler's frames: a fault's lie near its end */, CHUNK = 1 << 12, CONTEXT_MAX = 512, KINDS_MAX = 8,
 	NO_CODE = 1 << 16 /* nothing is mapped below: mmap_min_addr */,
 	GUARD = 1 << 20 /* below a stack that is full its pointer may stand: stack_guard_gap of the kernel (mm/mmap.c) */ };
 

@@ -118,9 +118,11 @@ static bool made_up(int fd)
  */
 static int resolve_in_root(const char *root, const char *path, char *ret, size_t room)
 {
-	char rest[PATH_MAX], next[2 * PATH_MAX], link[PATH_MAX];
+	struct room { char rest[PATH_MAX], next[2 * PATH_MAX], link[PATH_MAX]; };
+	CLEANUP(cleanup_free) struct room *in = xmalloc(sizeof *in);
+	char *rest = in->rest;
 	size_t root_len = strlen(root);
-	if (root_len >= room || strlen(path) >= sizeof rest)
+	if (root_len >= room || strlen(path) >= sizeof in->rest)
 		return ERR_UNSUPPORTED;
 	memcpy(ret, root, root_len + 1);
 	strcpy(rest, path);
@@ -149,21 +151,21 @@ static int resolve_in_root(const char *root, const char *path, char *ret, size_t
 		len += n;
 		ret[len] = 0;
 		memmove(rest, p + n, strlen(p + n) + 1);
-		ssize_t got = readlink(ret, link, sizeof link - 1);
+		ssize_t got = readlink(ret, in->link, sizeof in->link - 1);
 		if (got < 0) {
 			if (errno == EINVAL)
 				continue;
 			return from_errno();
 		}
-		link[got] = 0;
+		in->link[got] = 0;
 		if (++links > MAX_LINKS)
 			return ERR_UNSUPPORTED;
-		len = link[0] == '/' ? root_len : before;
+		len = in->link[0] == '/' ? root_len : before;
 		ret[len] = 0;
-		int wrote = snprintf(next, sizeof next, "%s/%s", link, rest);
-		if (wrote < 0 || (size_t)wrote >= sizeof rest)
+		int wrote = snprintf(in->next, sizeof in->next, "%s/%s", in->link, rest);
+		if (wrote < 0 || (size_t)wrote >= sizeof in->rest)
 			return ERR_UNSUPPORTED;
-		memcpy(rest, next, (size_t)wrote + 1);
+		memcpy(rest, in->next, (size_t)wrote + 1);
 	}
 }
 

@@ -51,10 +51,12 @@ static bool is_mapped(int fd, pid_t tid, const struct proc_map *m)
 		return false;
 	if (st.st_ino == m->inode && major(st.st_dev) == m->dev_major && minor(st.st_dev) == m->dev_minor)
 		return true;
-	uint8_t disk[4096], memory[4096];
-	return !m->offset && !(m->prot & 2) && m->end - m->start >= sizeof memory &&
-	       pread(fd, disk, sizeof disk, 0) == (ssize_t)sizeof disk && proc_peek(tid, -1, m->start, memory, sizeof memory) == sizeof memory &&
-	       memcmp(disk, memory, sizeof disk) == 0;
+	enum { START = 4096 };
+	CLEANUP(cleanup_free) uint8_t *disk = xmalloc(2 * START);
+	uint8_t *memory = disk + START;
+	return !m->offset && !(m->prot & 2) && m->end - m->start >= START &&
+	       pread(fd, disk, START, 0) == START && proc_peek(tid, -1, m->start, memory, START) == START &&
+	       memcmp(disk, memory, START) == 0;
 }
 
 static int open_mapped(pid_t tid, const struct proc_map *m)

@@ -34,10 +34,10 @@ static void add(struct ranges *r, size_t first, addr_t start, addr_t end)
 static int find_by_scan(int fd, addr_t start, addr_t end, enum pages which, struct ranges *ret)
 {
 	static bool no_guard;
-	struct scan_region got[512];
+	struct scan_region got[128];
 	size_t first = ret->n;
 	while (start < end) {
-		struct scan_arg a = { .size = sizeof a, .start = start, .end = end, .vec = (uint64_t)(uintptr_t)got, .vec_len = 512 };
+		struct scan_arg a = { .size = sizeof a, .start = start, .end = end, .vec = (uint64_t)(uintptr_t)got, .vec_len = sizeof got / sizeof got[0] };
 		a.category_anyof_mask = IS_PRESENT | IS_SWAPPED;
 		if (which == PAGES_OWN)
 			a.category_inverted = IS_FILE | IS_ZERO;
@@ -64,7 +64,7 @@ static int find_by_scan(int fd, addr_t start, addr_t end, enum pages which, stru
 
 static int find_by_entry(int fd, addr_t start, addr_t end, enum pages which, struct ranges *ret)
 {
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), entry[4096];
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), entry[512];
 	size_t first = ret->n;
 	while (start < end) {
 		uint64_t want = (end - start) / page;

@@ -427,7 +427,10 @@ def output(folder):
             sanitized = b"__asan_init" in f.read()
         if sanitized:
             tap.skip("too little memory", "AddressSanitizer needs much address space itself")
+            tap.skip("a small stack", "AddressSanitizer needs much of it itself")
         else:
+            says("a small stack", [p.pid, "-q", "-o", out], 0, "", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, (65536, 65536)))
+            os.unlink(out)
             says("too little memory", [p.pid, "-o", out], 1,
                  "pysnap: copying process %d needs about {} MiB of memory, {} MiB are free; the process was not stopped\n  try: {}" % p.pid,
                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (14 << 20, 14 << 20)))
