@@ -319,6 +319,79 @@ START_TEST(broken_code)
 }
 END_TEST
 
+static const char *message_of(const struct report *r, enum problem id)
+{
+	for (size_t i = 0; i < r->problems.n; i++)
+		if (r->problems.p[i].id == id)
+			return str_c(r->arena, r->problems.p[i].message);
+	return "";
+}
+
+/* What is lost without a frame or a thread being lost: a line, a name, who holds the lock. */
+START_TEST(small_losses)
+{
+	const struct layout *l = &tables[_i];
+	struct build *b = build_new(l);
+	addr_t main = build_thread(b, b->interp, BUILD_IDENT(b), PID), other = build_thread(b, b->interp, BUILD_IDENT(b) + 0x1000, PID + 1);
+	addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
+	build_frame(b, main, &(struct build_frame){ .code = code, .lasti = 2 });
+	addr_t frame = build_frame(b, main, &(struct build_frame){ .code = code, .lasti = 2 });
+	build_frame(b, main, &(struct build_frame){ .code = code, .lasti = 2 });
+	build_thread_name(b, b->interp, BUILD_IDENT(b), "MainThread");
+	build_gil(b, b->interp, other);
+	for (int damaged = 0; damaged < 2; damaged++) {
+		if (damaged) {
+			enum py_field at = layout_has(l, F_PyFrame_instr_ptr) ? F_PyFrame_instr_ptr : layout_has(l, F_PyFrame_prev_instr) ? F_PyFrame_prev_instr : F_PyFrameObject_f_lasti;
+			build_field(b, frame, at, at == F_PyFrameObject_f_lasti ? 0x7ffffff0 : 0x1234);
+			build_dict_set(b, b->threading_active, build_int(b, 7), b->types.none);
+			build_gil(b, b->interp, other + 8);
+		}
+		struct py *py = build_py(b);
+		struct report *r = report_new();
+		say(py->img, py, NULL, r);
+		const struct report_thread *t = thread_named(r, "MainThread");
+		ck_assert_ptr_nonnull(t);
+		ck_assert_uint_eq(t->n_frames, 3);
+		size_t lines = 0;
+		for (size_t i = 0; i < t->n_runs; i++)
+			for (size_t k = 0; k < t->runs[i].n; k++)
+				lines += t->runs[i].frames[k]->at.line > 0 ? t->runs[i].repeat : 0;
+		ck_assert_msg(lines == 3 - (size_t)damaged, "%s: %zu lines", l->name, lines);
+		ck_assert_msg((strstr(message_of(r, P_LINES_UNREAD), "not known: 1 (thread 4711, run: its ") != NULL) == damaged, "%s: %s", l->name, message_of(r, P_LINES_UNREAD));
+		ck_assert_msg((strstr(message_of(r, P_NAMES_UNREAD), "cannot be read: 1;") != NULL) == damaged, "%s: %s", l->name, message_of(r, P_NAMES_UNREAD));
+		ck_assert_int_eq(r->interps.p[0].gil_locked, true);
+		ck_assert_int_eq(r->interps.p[0].gil_holder_tid, damaged ? -1 : PID + 1);
+		ck_assert_msg((strstr(message_of(r, P_GIL_HOLDER), "is no thread state") != NULL) == damaged, "%s: %s", l->name, message_of(r, P_GIL_HOLDER));
+		report_free(r);
+	}
+	build_free(b);
+}
+END_TEST
+
+/* A new thread has its maker's name in the kernel; what Python calls somebody else it is not called. */
+START_TEST(inherited_name)
+{
+	struct build *b = build_new(&tables[_i]);
+	build_thread(b, b->interp, BUILD_IDENT(b), PID);
+	build_thread_name(b, b->interp, BUILD_IDENT(b), "a worker with a long name");
+	static const char *const kernel[] = { "a worker with a", "a worker with", "other" };
+	for (int i = 0; i < 3; i++) {
+		struct thread *lwp = vec_push(&b->lwps);
+		lwp->tid = PID + 1 + i;
+		lwp->name = str_of(kernel[i]);
+		lwp->regs.syscall.nr = -1;
+	}
+	struct py *py = build_py(b);
+	struct report *r = report_new();
+	say(py->img, py, NULL, r);
+	ck_assert_uint_eq(r->threads.n, 4);
+	for (size_t i = 0; i < 4; i++)
+		ck_assert_msg(r->threads.p[i].name_inherited == (r->threads.p[i].tid == PID + 1), "%s: %d", tables[_i].name, (int)r->threads.p[i].tid);
+	report_free(r);
+	build_free(b);
+}
+END_TEST
+
 /* Which threads stand where depends on Python, not on where the image has them; only the one that crashed is put first. */
 /* Up to 3.9 nothing tells which thread runs a further interpreter: its state names the one that made it. */
 static bool names_maker_only(const struct layout *l)
@@ -667,6 +740,8 @@ int main(void)
 	c = tcase_create("threads");
 	tcase_add_loop_test(c, threads, 0, n_tables);
 	tcase_add_loop_test(c, broken_code, 0, n_tables);
+	tcase_add_loop_test(c, small_losses, 0, n_tables);
+	tcase_add_loop_test(c, inherited_name, 0, n_tables);
 	tcase_add_loop_test(c, natives, 0, n_tables);
 	tcase_add_loop_test(c, order, 0, n_tables);
 	tcase_add_loop_test(c, ended_main, 0, n_tables);

@@ -754,14 +754,16 @@ static void names(const struct layout *l, const char *config)
 	struct py *py = build_py(b);
 	struct py_interp in = { .addr = b->interp };
 	struct names got = { 0 };
+	uint64_t lost = 7;
 
 	/* threading was never imported. */
-	ck_assert_int_eq(py_thread_names(py, &in, b->arena, got_name, &got), ERR_ABSENT);
+	ck_assert_int_eq(py_thread_names(py, &in, b->arena, &lost, got_name, &got), ERR_ABSENT);
 	ck_assert_int_eq(got.n, 0);
 	build_thread_name(b, b->interp, IDENT, "MainThread");
 	build_thread_name(b, b->interp, IDENT + 0x1000, "na\xc3\xafve-\xe7\xb7\x9a\xe7\xa8\x8b \xf0\x9f\x90\x8d");
 	py = build_py(b);
-	int rc = py_thread_names(py, &in, b->arena, got_name, &got);
+	int rc = py_thread_names(py, &in, b->arena, &lost, got_name, &got);
+	ck_assert_uint_eq(lost, 0);
 	ck_assert_msg(rc == 2 && got.n == 2, "%s: %d", l->name, rc);
 	ck_assert(got.ident[0] == IDENT && got.ident[1] == IDENT + 0x1000);
 	ck_assert_str_eq(got.name[0], "MainThread");
@@ -778,6 +780,23 @@ static void names(const struct layout *l, const char *config)
 	} else if (!b->runtime) { /* the last of the list, where nothing else says it */
 		ck_assert_int_eq(py_main_ident(build_py(b), &ident), 0);
 		ck_assert_uint_eq(ident, IDENT);
+	}
+	/* An entry without a name, one whose key is no int, and one that is only counted. */
+	build_dict_set(b, b->threading_active, build_int(b, 7), b->types.none);
+	build_dict_set(b, b->threading_active, build_str(b, "key"), b->types.none);
+	got = (struct names){ 0 };
+	rc = py_thread_names(build_py(b), &in, b->arena, &lost, got_name, &got);
+	ck_assert_msg(rc == 2 && got.n == 2 && lost == 2, "%s: %d, %llu lost", l->name, rc, (unsigned long long)lost);
+	uint64_t used = build_field_get(b, b->threading_active, F_PyDict_ma_used);
+	build_field(b, b->threading_active, F_PyDict_ma_used, used + 1);
+	if (layout_has(l, F_PyDict_ma_table)) { /* 2.7's table has room for more */
+		rc = py_thread_names(build_py(b), &in, b->arena, &lost, got_name, &got);
+		ck_assert_msg(rc == 2 && lost == 3, "%s: %d, %llu lost", l->name, rc, (unsigned long long)lost);
+	} else {
+		addr_t keys = build_field_get(b, b->threading_active, F_PyDict_ma_keys);
+		build_field(b, keys, F_PyDictKeys_dk_nentries, build_field_get(b, keys, F_PyDictKeys_dk_nentries) + 1);
+		rc = py_thread_names(build_py(b), &in, b->arena, &lost, got_name, &got);
+		ck_assert_msg(rc == 2 && lost == 3, "%s: %d, %llu lost", l->name, rc, (unsigned long long)lost);
 	}
 	build_free(b);
 }
@@ -859,7 +878,8 @@ static unsigned long walk_everything(struct py *py, struct arena *a)
 	(void)!py_main_ident(py, &ident);
 	while (py_next_interp(&interps, &in) == 1) {
 		got.n = 0;
-		(void)!py_thread_names(py, &in, a, got_name, &got);
+		uint64_t lost;
+		(void)!py_thread_names(py, &in, a, &lost, got_name, &got);
 		py_argv(py, &in, a, &argv, &executable);
 		threads = py_threads(py, &in);
 		while (py_next_thread(&threads, &t) == 1) {

@@ -26,6 +26,7 @@ struct frame_entry {
 	struct { addr_t code; int64_t lasti, interpreter; } key;
 	struct report_frame *frame;
 	bool broken;    /* its code object, or its name, cannot be read */
+	const char *nowhere; /* why its line is not known; NULL: it is, or there is none */
 	UT_hash_handle hh;
 };
 struct name_entry {
@@ -67,7 +68,9 @@ struct collect {
 	bool main_known;        /* Python says which thread is the main one */
 	uint64_t main_ident;    /* that one's */
 	bool names_left;        /* Python's names are what a cut file still holds of them */
-	struct { uint64_t n; int64_t tid; struct str what; } broken; /* frames whose code cannot be read, the first one's thread and text */
+	struct { uint64_t n; int64_t tid; struct str what; } broken, nowhere; /* frames whose code, or position in it, cannot be read: the first one's thread and text */
+	uint64_t names_unread;  /* in threading's list; UINT64_MAX: how many is not known */
+	bool in_threading;      /* code of threading.py runs */
 	struct str folder;      /* of relative names: the process's, or */
 	bool folder_guessed;    /* that of its start */
 	int64_t newest;         /* sources written later than this may not be what ran; 0: not known */
@@ -99,7 +102,7 @@ static struct str no_code(struct arena *a, const struct py_frame *f)
 static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f, int64_t interpreter)
 {
 	/* Those without code are told apart by what stands there, or by themselves. */
-	struct frame_entry *e, key = { .key = { f->code ? f->code : f->stands ? f->stands : f->addr, f->no_code ? -2 : f->lasti, interpreter } };
+	struct frame_entry *e, key = { .key = { f->code ? f->code : f->stands ? f->stands : f->addr, f->no_code ? -3 : f->lasti, interpreter } };
 	HASH_FIND(hh, c->frames, &key.key, sizeof key.key, e);
 	if (e)
 		return e;
@@ -133,7 +136,11 @@ static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f,
 	out->qualname = code->qualname;
 	out->file = code->file;
 	struct position at;
-	if (py_code_position(c->t->py, f->code, f->lasti, &at) == 0)
+	int rc = py_code_position(c->t->py, f->code, f->lasti, &at);
+	if (rc < 0 && rc != ERR_ABSENT)
+		e->nowhere = f->lasti == LASTI_NOWHERE ? "its instruction lies outside of its code" : rc == ERR_CORRUPT ? "its table of lines does not have its instruction" : "its table of lines is not captured";
+	c->in_threading |= str_is(str_base(code->file), "threading.py");
+	if (rc == 0)
 		out->at = (struct report_position){ at.line, at.end_line, at.col, at.end_col };
 	if (out->at.line > 0 && code->file.len && code->file.s[0] != '<' &&
 	    opener_line(modules_opener(c->t->mods), c->r->arena, code->file, (unsigned)out->at.line, &out->source) < 0) {
@@ -186,6 +193,10 @@ static int frames_of(struct collect *c, const struct state *st, uint64_t *shown,
 		if (e && e->broken && !c->broken.n++) {
 			c->broken.tid = out->tid;
 			c->broken.what = e->frame->function;
+		}
+		if (e && e->nowhere && !c->nowhere.n++) {
+			c->nowhere.tid = out->tid;
+			c->nowhere.what = str_printf(c->r->arena, STR_FMT ": %s", STR_ARG(e->frame->function), e->nowhere);
 		}
 	}
 	part.n = c->python.n - part.first;
@@ -470,6 +481,14 @@ static int holder_order(const void *a, const void *b)
 	return x->state < y->state ? -1 : x->state > y->state;
 }
 
+static bool is_state(const struct collect *c, addr_t at)
+{
+	for (size_t i = 0; i < c->states.n; i++)
+		if (c->states.p[i].th.addr == at)
+			return true;
+	return false;
+}
+
 /* Who holds the lock of each interpreter; several may share one.  list: the newest first, as the report has them last. */
 static void gil_holders(struct collect *c, const struct py_interp *list, size_t n)
 {
@@ -479,11 +498,17 @@ static void gil_holders(struct collect *c, const struct py_interp *list, size_t 
 			*vec_push(&all) = (struct holder){ c->states.p[i].th.addr, c->states.p[i].th.tid };
 	if (all.n)
 		qsort(all.p, all.n, sizeof *all.p, holder_order);
-	for (size_t i = 0; all.n && i < n; i++) {
+	addr_t said = 0;
+	for (size_t i = n; i-- > 0;) {
 		struct holder key = { list[i].gil_holder, 0 };
-		const struct holder *h = bsearch(&key, all.p, all.n, sizeof *all.p, holder_order);
+		const struct holder *h = all.n ? bsearch(&key, all.p, all.n, sizeof *all.p, holder_order) : NULL;
 		if (h)
 			c->r->interps.p[n - 1 - i].gil_holder_tid = h->tid;
+		/* Those that share a lock come one after the other. */
+		if (!list[i].gil_locked || !list[i].gil_holder || list[i].gil_holder == said || h || is_state(c, list[i].gil_holder))
+			continue;
+		said = list[i].gil_holder;
+		report_problem(c->r, P_GIL_HOLDER, (long long)c->r->interps.p[n - 1 - i].id, (unsigned long long)said, whole_or(c->t, NOT_THERE));
 	}
 	vec_free(&all);
 }
@@ -505,15 +530,15 @@ static void python_threads(struct collect *c)
 		report_problem(c->r, P_INTERPS_BROKEN, rc == ERR_CORRUPT ? "loops or cannot be right" : err_word(rc), (unsigned long long)list.n,
 			       whole_or(c->t, NOT_THERE));
 	for (size_t i = list.n; i-- > 0;) { /* newest first -> the main interpreter first */
-		int n = py_thread_names(py, &list.p[i], c->r->arena, add_name, c);
+		uint64_t lost = 0;
+		int n = py_thread_names(py, &list.p[i], c->r->arena, &lost, add_name, c);
+		c->names_unread = lost > UINT64_MAX - c->names_unread ? UINT64_MAX : c->names_unread + lost;
 		if (n >= 0 || named < 0)
 			named = n >= 0 ? n : n == ERR_ABSENT ? named : n;
 	}
 	c->names_left = py->salvaged;
 	if (py->salvaged && (rc = py_names_left(py, c->r->arena, add_name, c)) > 0)
 		named = rc;
-	if (named < 0 && named != ERR_ABSENT)
-		report_problem(c->r, P_NAMES_MISSING, err_word(named), whole_or(c->t, NOT_THERE));
 	for (size_t i = list.n; i-- > 0;)
 		take_interp(c, &list.p[i], list.n - 1 - i);
 	chain_states(c);
@@ -523,12 +548,22 @@ static void python_threads(struct collect *c)
 	gil_holders(c, list.p, list.n);
 	c->n_threads = c->states.n;
 	vec_free(&list);
+	if (named == ERR_ABSENT && c->in_threading)
+		report_problem(c->r, P_NAMES_MISSING, "threading is not found in sys.modules, though it runs", whole_or(c->t, NOT_THERE));
+	else if (named < 0 && named != ERR_ABSENT)
+		report_problem(c->r, P_NAMES_MISSING, err_word(named), whole_or(c->t, NOT_THERE));
+	if (c->names_unread)
+		report_problem(c->r, P_NAMES_UNREAD, c->names_unread == UINT64_MAX ? "some" : str_c(c->r->arena, str_printf(c->r->arena, "%llu", (unsigned long long)c->names_unread)),
+			       whole_or(c->t, NOT_THERE));
 	if (c->n_stale)
 		report_problem(c->r, P_STALE_THREADS, c->n_stale);
 	if (c->n_names_left)
 		report_problem(c->r, P_NAMES_LEFT, c->n_names_left, whole_or(c->t, NOT_THERE));
 	if (c->broken.n)
 		report_problem(c->r, P_CODE_BROKEN, (unsigned long long)c->broken.n, (long long)c->broken.tid, str_c(c->r->arena, c->broken.what),
+			       whole_or(c->t, NOT_THERE));
+	if (c->nowhere.n)
+		report_problem(c->r, P_LINES_UNREAD, (unsigned long long)c->nowhere.n, (long long)c->nowhere.tid, str_c(c->r->arena, c->nowhere.what),
 			       whole_or(c->t, NOT_THERE));
 }
 
@@ -565,6 +600,39 @@ static void native_threads(struct collect *c)
 		e->report = c->r->threads.n;
 		c->n_threads++;
 	}
+}
+
+enum { KERNEL_NAME = 15 }; /* bytes of it: TASK_COMM_LEN - 1 */
+
+static struct str kernel_name(struct str s)
+{
+	return s.len > KERNEL_NAME ? (struct str){ s.s, KERNEL_NAME } : s;
+}
+
+/* From 3.14 on threading tells the kernel its names (Lib/threading.py: Thread._set_os_name), and a new thread begins with its maker's. */
+static void inherited_names(struct report *r)
+{
+	struct own { struct str name; UT_hash_handle hh; } *own = NULL, *e;
+	for (size_t i = 0; i < r->threads.n; i++) {
+		const struct report_thread *t = &r->threads.p[i];
+		const struct str name = kernel_name(t->name);
+		if (!name.len || t->name_from_kernel)
+			continue;
+		HASH_FIND(hh, own, name.s, name.len, e);
+		if (e)
+			continue;
+		e = arena_alloc(r->arena, sizeof *e);
+		e->name = name;
+		HASH_ADD_KEYPTR(hh, own, e->name.s, e->name.len, e);
+	}
+	for (size_t i = 0; i < r->threads.n; i++) {
+		struct report_thread *t = &r->threads.p[i];
+		if (!t->name.len || !t->name_from_kernel)
+			continue;
+		HASH_FIND(hh, own, t->name.s, t->name.len, e);
+		t->name_inherited = e != NULL;
+	}
+	HASH_CLEAR(hh, own);
 }
 
 /* The thread that the signal came to, the main one, those with Python frames; a thread state whose thread is gone is to blame for nothing. */
@@ -683,6 +751,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	if (t->py)
 		python_threads(&c);
 	native_threads(&c);
+	inherited_names(r);
 	natives_end(c.natives);
 	if (n && f->kind == IMAGE_CORE)
 		for (size_t i = 0; i < r->threads.n; i++)

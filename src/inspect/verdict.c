@@ -105,7 +105,7 @@ static struct str snapshot_title(struct report *r, const struct image_facts *f)
 	else if (running)
 		sb_printf(&b, "%zu of %zu threads ran", running, n);
 	else
-		sb_printf(&b, n == 1 ? "its thread waited" : "all %zu threads waited", n);
+		sb_printf(&b, n == 1 ? "its thread waited" : n == 2 ? "both threads waited" : "all %zu threads waited", n);
 	if (holder && holder->name.s)
 		sb_printf(&b, "; \"" STR_FMT "\" held the GIL", STR_ARG(holder->name));
 	else if (holder && holder->tid >= 0)
@@ -114,6 +114,8 @@ static struct str snapshot_title(struct report *r, const struct image_facts *f)
 		sb_printf(&b, "; thread 0x%" PRIx64 " held the GIL", holder->python_id);
 	else if (r->interps.n == 1 && r->interps.p[0].gil_known && !r->interps.p[0].gil_locked && !r->python.free_threaded)
 		sb_printf(&b, "; the GIL was free");
+	else if (r->interps.n == 1 && r->interps.p[0].gil_known && r->interps.p[0].gil_locked && !r->python.free_threaded)
+		sb_printf(&b, "; who held the GIL is not known");
 	if (holder && holder->stale)
 		sb_printf(&b, ", but that thread has ended");
 	return sb_take(&b, r->arena);

@@ -55,6 +55,7 @@ struct report_thread {
 	uint64_t python_id;        /* threading.get_ident(); 0 if not known */
 	struct str name;           /* threading's, else the kernel's */
 	bool name_from_kernel;
+	bool name_inherited;       /* the kernel's, and Python calls another thread so: new threads have their maker's until they get their own */
 	bool name_left;            /* Python's, found in what is left of a cut file */
 	bool again;                /* a further thread state of a thread that is there already, where it cannot be told how they belong together */
 	bool main, crashed, holds_gil, stale;

@@ -59,10 +59,27 @@ int py_code_read(const struct py *py, addr_t code, struct arena *a, struct py_co
 	return 0;
 }
 
-static int position(const struct py *py, struct blob table, int first, int64_t lasti, struct position *ret)
+enum { LAST_LINE = 256 }; /* bytes of code that one line may well have */
+
+/* A co_lnotab does not say where the last line ends: what lies far behind its last step is held against the length of the code. */
+static bool is_behind(const struct py *py, addr_t code, struct blob table, int64_t lasti)
+{
+	uint64_t size, last = 0;
+	addr_t bytes;
+	struct object o;
+
+	for (size_t i = 0; i + 1 < table.len; i += 2)
+		last += table.p[i];
+	return lasti >= 0 && (uint64_t)lasti > last + LAST_LINE && READ(py, code, PyCode, co_code, &bytes) == 0 && object_at(py, bytes, &o) == 0 && o.kind == O_BYTES &&
+	       READ(py, bytes, PyBytes, ob_size, &size) == 0 && (uint64_t)lasti >= size;
+}
+
+static int position(const struct py *py, addr_t code, struct blob table, int first, int64_t lasti, struct position *ret)
 {
 	switch (TRAIT(py, line_table)) {
 	case LINE_TABLE_LNOTAB:
+		if (is_behind(py, code, table, lasti))
+			return ERR_CORRUPT;
 		return linetable_lnotab(table, first, lasti, TRAIT(py, lnotab_signed) == 1, ret);
 	case LINE_TABLE_V310:
 		return linetable_310(table, first, lasti, ret);
@@ -88,7 +105,7 @@ int py_code_position(const struct py *py, addr_t code, int64_t lasti, struct pos
 	if (rc < 0)
 		return rc;
 	int first = (int)(int64_t)line;
-	if (o.kind != O_BYTES)
+	if (o.kind != O_BYTES || lasti < -1)
 		return ERR_CORRUPT;
 	if ((rc = READ(py, table, PyBytes, ob_size, &size)) < 0 || (rc = READ(py, table, PyBytes, ob_sval, &at)) < 0)
 		return rc;
@@ -96,10 +113,10 @@ int py_code_position(const struct py *py, addr_t code, int64_t lasti, struct pos
 		return ERR_CORRUPT;
 	if (size <= sizeof few) {
 		rc = image_read(py->img, at, few, (size_t)size);
-		return rc < 0 ? rc : position(py, (struct blob){ few, (size_t)size }, first, lasti, ret);
+		return rc < 0 ? rc : position(py, code, (struct blob){ few, (size_t)size }, first, lasti, ret);
 	}
 	CLEANUP(cleanup_arena) struct arena *a = arena_new();
 	struct blob all;
 	rc = object_bytes(&o, a, (size_t)size, &all, NULL);
-	return rc < 0 ? rc : position(py, all, first, lasti, ret);
+	return rc < 0 ? rc : position(py, code, all, first, lasti, ret);
 }

@@ -85,6 +85,8 @@ static int next_frame_object(struct walk *w, struct py_frame *f, addr_t *next)
 		return rc;
 	if (f->code && (int64_t)lasti >= 0)
 		f->lasti = (int64_t)lasti * TRAIT(py, lasti_unit);
+	else if (f->code && (int64_t)lasti < -1)
+		f->lasti = LASTI_NOWHERE;
 	f->entry = true; /* each call of a Python function is a call of the evaluation loop */
 	return 0;
 }
@@ -162,9 +164,11 @@ static int next_interpreter_frame(struct walk *w, struct py_frame *f, addr_t *ne
 		rc = code_start(py, f, &start);
 	if (rc < 0)
 		return rc;
-	/* 3.11 and 3.12 start one instruction before the first; too far: torn, or another thread's copy of the code. */
-	if (f->code && at >= start && at - start <= INT32_MAX)
+	/* 3.11 and 3.12 start one instruction before the first. */
+	if (f->code && at >= start && at - start <= INT32_MAX && !((at - start) & 1))
 		f->lasti = (int64_t)(at - start);
+	else if (f->code && (HAS(py, PyFrame, instr_ptr) || at + 2 != start))
+		f->lasti = LASTI_NOWHERE;
 	if (HAS(py, PyFrame, is_entry))
 		f->entry = READ(py, f->addr, PyFrame, is_entry, &is_entry) == 0 && is_entry;
 	else

@@ -63,7 +63,7 @@ static int thread_name(const struct py *py, addr_t thread, struct arena *a, stru
 	return rc < 0 ? rc : object_str(py, name, a, NAME_MAX_CHARS, ret);
 }
 
-int py_thread_names(const struct py *py, const struct py_interp *in, struct arena *a,
+int py_thread_names(const struct py *py, const struct py_interp *in, struct arena *a, uint64_t *lost,
 		    void (*got)(void *arg, uint64_t ident, struct str name), void *arg)
 {
 	addr_t dict, active;
@@ -78,16 +78,24 @@ int py_thread_names(const struct py *py, const struct py_interp *in, struct aren
 	if (rc < 0)
 		return rc;
 	addr_t key, value;
+	uint64_t used;
 	int n = 0;
+	*lost = 0;
 	while (n < PY_MAX_THREADS && (rc = dict_next(&w, &key, &value)) == 1) {
 		struct object k;
 		int64_t ident;
 		struct str text;
-		if (object_at(py, key, &k) < 0 || object_int(&k, &ident) < 0 || thread_name(py, value, a, &text) < 0)
+		if (object_at(py, key, &k) < 0 || object_int(&k, &ident) < 0 || thread_name(py, value, a, &text) < 0) {
+			++*lost;
 			continue;
+		}
 		got(arg, py_ident(py, ident), text);
 		n++;
 	}
+	if (rc < 0)
+		*lost = UINT64_MAX;
+	else if (READ(py, active, PyDict, ma_used, &used) == 0 && used <= w.n && used > (uint64_t)n + *lost)
+		*lost = used - (uint64_t)n; /* entries that lost their key or value */
 	return n;
 }
 

@@ -95,12 +95,13 @@ struct py_thread {
 	bool starting;            /* py_find_starting: made, but no thread has taken it yet; then tid and ident are 0 */
 	bool holds_gil;
 };
+enum { LASTI_NOWHERE = -2 };
 struct py_frame {
 	addr_t addr, code;        /* code 0: a shim, or no_code says why */
 	int no_code;              /* of a frame that is no shim: ERR_ABSENT another object stands in its code's place, ERR_FAULT that is not
 				     captured, ERR_CORRUPT nothing does; 0 */
 	addr_t stands;            /* what stands there */
-	int64_t lasti;            /* byte offset of the instruction in co_code; -1: not started */
+	int64_t lasti;            /* byte offset of the instruction in co_code; -1: not started; LASTI_NOWHERE: what stands there is none of co_code */
 	uint8_t owner;            /* as the owner field, 0 where there is none */
 	bool shim;                /* no Python code of its own: not shown */
 	bool entry;               /* the first frame of a run of the evaluation loop (C called Python here) */
@@ -135,10 +136,14 @@ struct py_code { addr_t addr; struct str name, qualname /* s NULL before 3.11 */
 struct position { int line, end_line, col, end_col; }; /* lines from 1; columns from 0 in UTF-8 bytes; -1: not known */
 /* Names are whole up to 64 KiB; text goes to the arena.  Callers keep a cache by address. */
 int py_code_read(const struct py *py, addr_t code, struct arena *a, struct py_code *ret) MUST_CHECK;
+/* ERR_ABSENT: that instruction has no line; ERR_CORRUPT: also, where it is none of the code. */
 int py_code_position(const struct py *py, addr_t code, int64_t lasti, struct position *ret) MUST_CHECK;
 
-/* threading._active of sys.modules['threading']: ident -> name.  Calls got for each; returns how many or ERR_ABSENT (threading not imported). */
-int py_thread_names(const struct py *py, const struct py_interp *in, struct arena *a,
+/*
+ * threading._active of sys.modules['threading']: ident -> name.  Calls got for each; returns how many or ERR_ABSENT (threading not imported).
+ * *lost counts those that are there and cannot be read; UINT64_MAX where not even how many is known.
+ */
+int py_thread_names(const struct py *py, const struct py_interp *in, struct arena *a, uint64_t *lost,
 		    void (*got)(void *arg, uint64_t ident, struct str name), void *arg) MUST_CHECK;
 /* The same where the runtime is cut off (salvaged): out of the globals of a frame of threading, for thread states that were found. */
 int py_names_left(const struct py *py, struct arena *a, void (*got)(void *arg, uint64_t ident, struct str name), void *arg) MUST_CHECK;

@@ -416,7 +416,7 @@ static json_t *thread_element(struct json *j, size_t i)
 		put_hex(o, "python_id", t->python_id);
 	put_text(o, "name", t->name);
 	if (t->name.s)
-		put_word(o, "name_source", t->name_from_kernel ? "kernel" : t->name_left ? "found" : "python");
+		put_word(o, "name_source", t->name_inherited ? "inherited" : t->name_from_kernel ? "kernel" : t->name_left ? "found" : "python");
 	put_bool(o, "main", t->main);
 	put_number(o, "interpreter", t->interpreter);
 	if (t->n_interpreters > 1) {

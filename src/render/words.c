@@ -89,9 +89,9 @@ void words_thread(struct sb *b, const struct report_thread *t)
 	else
 		sb_char(b, '?');
 	if (t->name.s) {
-		sb_printf(b, " \"");
+		sb_printf(b, t->name_inherited ? " (kernel name \"" : " \"");
 		words_clip(b, t->name, NAME_COLUMNS);
-		sb_char(b, '"');
+		sb_printf(b, t->name_inherited ? "\", another thread's)" : "\"");
 	}
 	/* A program that never imported threading has no name for it. */
 	if (t->main && !(t->name.s && !t->name_from_kernel && str_is(t->name, "MainThread")))
@@ -288,14 +288,27 @@ static void gil(struct sb *b, const struct report *r, const struct report_interp
 		return;
 	}
 	sb_printf(b, "held");
+	bool known = false;
 	for (size_t i = 0; in->gil_holder_tid >= 0 && i < r->threads.n + r->hidden.n; i++) {
 		const struct report_thread *t = i < r->threads.n ? &r->threads.p[i] : &r->hidden.p[i - r->threads.n];
 		if (t->tid == in->gil_holder_tid) {
 			sb_printf(b, " by ");
 			words_thread(b, t);
+			known = true;
 			break;
 		}
 	}
+	/* A thread state without a thread may hold it. */
+	for (size_t i = 0; !known && i < r->threads.n + r->hidden.n; i++) {
+		const struct report_thread *t = i < r->threads.n ? &r->threads.p[i] : &r->hidden.p[i - r->threads.n];
+		if (t->holds_gil && t->tid < 0 && t->interpreter == in->id) {
+			sb_printf(b, " by ");
+			words_thread(b, t);
+			known = true;
+		}
+	}
+	if (!known)
+		sb_printf(b, ", by whom is not known");
 }
 
 void words_facts_threads(struct sb *b, const struct report *r)

@@ -57,7 +57,8 @@ static void walk_all(const struct py *py, struct arena *a)
 	if (py_main_ident(py, &ident) > 0)
 		abort();
 	for (unsigned i = 0; i < 100 && py_next_interp(&interps, &in) == 1; i++) {
-		if (py_thread_names(py, &in, a, got_name, NULL) > PY_MAX_THREADS)
+		uint64_t lost;
+		if (py_thread_names(py, &in, a, &lost, got_name, NULL) > PY_MAX_THREADS)
 			abort();
 		py_argv(py, &in, a, &argv, &executable);
 		threads = py_threads(py, &in);
