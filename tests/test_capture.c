@@ -359,6 +359,11 @@ START_TEST(pages_of_files)
 	} else {
 		expect_absent(img, text_of_libc());
 	}
+	/* Which files they were is noted always. */
+	m = image_mapping_at(img, text_of_libc());
+	ck_assert_ptr_nonnull(m);
+	const struct noted_file *noted = image_noted_at(img, m->start);
+	ck_assert(noted && noted->build_id.len);
 	image_close(img);
 	target_end(&t);
 	unlink(data_file);

@@ -145,6 +145,7 @@ static const struct {
 	bool ask, ask_exe;         /* --lib-path (with the other build in it), -e */
 	bool used, unverified, mismatch;
 	enum symbols symbols;
+	const char *noted;         /* the build-id that a snapshot noted */
 } files[] = {
 	{ "same build", SAME, "", false, SO_USUAL, false, false, true, false, false, SYMBOLS_FULL },
 	{ "deleted, and put back", SAME, " (deleted)", false, SO_USUAL, false, false, true, false, false, SYMBOLS_FULL },
@@ -159,6 +160,12 @@ static const struct {
 	{ "no id in memory, asked for", NO_ID, "", true, SO_USUAL, false, true, true, true, false, SYMBOLS_FULL },
 	{ "no headers", SAME, "", false, SO_USUAL & ~SO_HEADERS, false, false, false, false, false, SYMBOLS_NONE },
 	{ "no headers, asked for", SAME, "", false, SO_USUAL & ~SO_HEADERS, false, true, true, true, false, SYMBOLS_FULL },
+	{ "no headers, noted", SAME, "", false, SO_USUAL & ~SO_HEADERS, false, false, true, false, false, SYMBOLS_FULL, ID },
+	{ "no headers, noted, another build on disk", OTHER, "", false, SO_USUAL & ~SO_HEADERS, false, false, false, false, true, SYMBOLS_MISMATCH, ID },
+	{ "no headers, noted, asked for another build", SAME, "", false, SO_USUAL & ~SO_HEADERS, false, true, false, false, true, SYMBOLS_MISMATCH, OTHER_ID },
+	{ "no headers, noted without an id", SAME, "", false, SO_USUAL & ~SO_HEADERS, false, false, false, false, false, SYMBOLS_NONE, "" },
+	{ "memory knows better than the note", SAME, "", false, SO_USUAL, false, false, true, false, false, SYMBOLS_FULL, OTHER_ID },
+	{ "memory knows that there is none", NO_ID, "", true, SO_USUAL, false, false, false, false, false, SYMBOLS_NONE, OTHER_ID },
 	{ "the user names another build", SAME_ELSEWHERE, "", false, SO_USUAL, true, false, true, false, true, SYMBOLS_FULL },
 };
 
@@ -199,6 +206,16 @@ START_TEST(file_choice)
 	build_so_map(b, &so, file, bias, in_core, files[_i].map);
 	build_elf_auxv(b, AT_ENTRY, bias + SO_TEXT);
 	struct image *img = build_elf_open(b);
+	const char *noted = files[_i].noted;
+	struct noted_file note[] = {
+		{ bias - 0x2000, bias - 0x1000, { (const uint8_t *)OTHER_ID, strlen(OTHER_ID) } },
+		{ bias, bias + SO_SPAN, { (const uint8_t *)noted, noted ? strlen(noted) : 0 } },
+		{ bias + SO_SPAN, bias + 2 * SO_SPAN, { (const uint8_t *)OTHER_ID, strlen(OTHER_ID) } },
+	};
+	if (noted) {
+		image_facts_mut(img)->noted = note;
+		image_facts_mut(img)->n_noted = 3;
+	}
 	const char *const lib_path[] = { lib, NULL };
 	struct search where = { .exe = files[_i].ask_exe ? path : NULL, .lib_path = files[_i].ask ? lib_path : NULL };
 	struct modules *mods = open_modules(img, &where);
@@ -206,7 +223,7 @@ START_TEST(file_choice)
 	ck_assert_msg((m->file != NULL) == files[_i].used, "%s: file %s", files[_i].name, m->file ? m->file : "-");
 	ck_assert_msg(m->unverified == files[_i].unverified, "%s: unverified", files[_i].name);
 	ck_assert_msg((m->disk_path != NULL) == files[_i].mismatch, "%s: mismatch %s", files[_i].name, m->disk_path ? m->disk_path : "-");
-	bool no_id = files[_i].no_id || !(files[_i].map & SO_HEADERS);
+	bool no_id = files[_i].no_id || (!(files[_i].map & SO_HEADERS) && !(noted && *noted));
 	ck_assert_msg((m->unproven != NULL) == (no_id && !files[_i].used), "%s: unproven %s", files[_i].name, m->unproven ? m->unproven : "-");
 	ck_assert_msg(m->symbols == files[_i].symbols, "%s: symbols %d", files[_i].name, m->symbols);
 	if (files[_i].disk == OTHER || files[_i].disk == SAME_ELSEWHERE) {

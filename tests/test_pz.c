@@ -67,7 +67,9 @@ static const char info[] = "{\"format\":1,\"tool\":\"pysnap 0.1.0\",\"time_ns\":
 	"\"cmdline\":\"python3 app.py\",\"hint_runtime\":\"0x7f10c8a0\",\"later\":{\"deep\":[1,2,{}]},\"threads\":["
 	"{\"tid\":101,\"name\":\"worker-1\",\"state\":\"S\",\"wchan\":\"futex_wait_queue\"},"
 	"{\"tid\":100,\"name\":\"python3\",\"state\":\"R\",\"wchan\":\"0\",\"syscall\":{\"nr\":202,\"args\":[\"0x10\",\"0x80\"]}},"
-	"{\"tid\":999,\"name\":\"nobody\"},{\"name\":\"no tid\"},7]}";
+	"{\"tid\":999,\"name\":\"nobody\"},{\"name\":\"no tid\"},7],\"modules\":["
+	"{\"path\":\"/b\",\"start\":\"0x700000\",\"end\":\"0x710000\",\"build_id\":\"zz\"},5,{\"start\":\"0x1\"},{\"start\":\"0x9\",\"end\":\"0x9\"},"
+	"{\"path\":\"/a\",\"start\":\"0x400000\",\"end\":\"0x402000\",\"build_id\":\"0a1B\"}]}";
 
 static void put_lost(uint8_t p[24], addr_t start, addr_t end, int number, enum pz_why why)
 {
@@ -116,6 +118,13 @@ START_TEST(opens_as_an_image)
 	ck_assert_uint_eq(facts->lost[0].start, 0x800000);
 	ck_assert_uint_eq(facts->lost[1].end, 0x901000);
 
+	ck_assert_uint_eq(facts->n_noted, 2);
+	const struct noted_file *noted = image_noted_at(img, 0x401fff);
+	ck_assert(noted == &facts->noted[0] && noted->build_id.len == 2 && noted->build_id.p[0] == 0x0a && noted->build_id.p[1] == 0x1b);
+	ck_assert_ptr_null(image_noted_at(img, 0x3fffff));
+	ck_assert_ptr_null(image_noted_at(img, 0x402000));
+	ck_assert_uint_eq(image_noted_at(img, 0x700000)->build_id.len, 0);
+
 	const struct thread *t;
 	ck_assert_uint_eq(image_threads(img, &t), 2);
 	ck_assert(str_is(t[0].name, "python3") && t[0].state == 'R' && !t[0].wchan.s);
@@ -139,7 +148,7 @@ static const struct { const char *json, *error; } odd_info[] = {
 	{ "", NULL }, { "no json", NULL }, { "[1]", NULL }, { "{\"format\":", NULL }, { "{\"tool\":\"a\\u0000b\"}", NULL }, { "\xff\xfe", NULL },
 	{ "{}", NULL },
 	{ "{\"format\":\"1\",\"tool\":7,\"time_ns\":true,\"stopped_ns\":\"-5\",\"start_ns\":\"12a\",\"pid\":\"x\",\"consistent\":\"yes\","
-	  "\"exe\":null,\"cwd\":[],\"cmdline\":{},\"hint_runtime\":12,\"threads\":{\"tid\":1}}", NULL },
+	  "\"exe\":null,\"cwd\":[],\"cmdline\":{},\"hint_runtime\":12,\"threads\":{\"tid\":1},\"modules\":{\"start\":\"0x1\"}}", NULL },
 	{ "{\"time_ns\":\"99999999999999999999\",\"hint_runtime\":\"0x\",\"threads\":[[],null,{\"tid\":-1},{\"tid\":4294967396,\"name\":\"not 100\"},"
 	  "{\"tid\":100,\"name\":5,\"state\":\"RR\",\"wchan\":\"\",\"syscall\":[]}]}", NULL },
 	{ "{\"hint_runtime\":\"0x12345678123456789\"}", NULL }, { "{\"hint_runtime\":\"12345\"}", NULL },
@@ -173,7 +182,7 @@ START_TEST(odd_information)
 		const struct image_facts *facts = image_facts(img);
 		ck_assert(facts->kind == IMAGE_SNAPSHOT && !facts->tool.s && !facts->exe.s && !facts->cwd.s && !facts->cmdline.s);
 		ck_assert(!facts->time_ns && !facts->start_ns && facts->stopped_ns == -1 && facts->pid == -1);
-		ck_assert(!facts->consistent && !facts->hint_runtime && !facts->n_lost);
+		ck_assert(!facts->consistent && !facts->hint_runtime && !facts->n_lost && !facts->n_noted);
 		const struct thread *t;
 		ck_assert_uint_eq(image_threads(img, &t), 1);
 		ck_assert(!t->name.s && !t->state && !t->wchan.s);

@@ -281,7 +281,8 @@ static void say_done(const struct job *j, const struct capture *c)
 	size_t unopened = capture_unopened(c);
 	if (unopened) {
 		struct err warning = { 0 };
-		err_set(&warning, ERR_LIMIT, "too many files are open: the snapshot is without the code of %zu of the process's", unopened);
+		err_set(&warning, ERR_LIMIT, "too many files are open: the snapshot is without the %s of %zu of the process's",
+			j->capture.bundle == BUNDLE_NONE ? "build-id" : "code", unopened);
 		err_hint(&warning, "ulimit -n 1024, and the same again");
 		cli_warn(&j->cli, &warning);
 	}

@@ -366,6 +366,20 @@ static int lost_order(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
+const struct noted_file *image_noted_at(const struct image *img, addr_t addr)
+{
+	const struct noted_file *list = img->facts.noted;
+	size_t lo = 0, hi = img->facts.n_noted;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (list[mid].start <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && addr < list[lo - 1].end ? &list[lo - 1] : NULL;
+}
+
 void image_settle(struct image *img)
 {
 	settle_segments(img);

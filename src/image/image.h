@@ -44,6 +44,12 @@ struct note {
 	struct blob desc;
 };
 
+/* What a .pz's own notes say of a file that was mapped: from its first to its last address, and which one it was. */
+struct noted_file {
+	addr_t start, end;
+	struct blob build_id;              /* len 0 if not known */
+};
+
 /* What the file says besides memory and threads.  All text is valid UTF-8; absent is NULL / 0 / false. */
 struct image_facts {
 	enum image_kind kind;
@@ -71,6 +77,8 @@ struct image_facts {
 	bool consistent;                   /* all threads were stopped while memory was copied */
 	struct str exe, cwd, cmdline;      /* readlink of /proc/PID/exe; cmdline with NULs as spaces */
 	addr_t hint_runtime;               /* where pysnap found the runtime; verified, never trusted; 0 if none */
+	const struct noted_file *noted;    /* sorted by start; may overlap */
+	size_t n_noted;
 };
 
 /* A piece of the address space; read gets an offset into the segment and stays inside size. */
@@ -124,6 +132,8 @@ int image_read_ptr(struct image *img, addr_t addr, addr_t *ret) MUST_CHECK;     
 int image_read_cstr(struct image *img, addr_t addr, char *buf, size_t max) MUST_CHECK;
 /* At addr: 0 if bytes are there; else how many bytes from addr on are known to be zero or absent, so that a search can skip. */
 uint64_t image_skip(struct image *img, addr_t addr);
+/* The noted file that lay at addr; NULL. */
+const struct noted_file *image_noted_at(const struct image *img, addr_t addr);
 /* Auxiliary vector entry by AT_ number; ERR_ABSENT. */
 int image_auxv(const struct image *img, uint64_t type, uint64_t *ret) MUST_CHECK;
 

@@ -172,6 +172,47 @@ static void info_threads(struct image *img, const json_t *list)
 	}
 }
 
+/* ---- files that were mapped ---- */
+
+enum { BUILD_ID_MAX = 64, NOTED_MAX = 1 << 16 };
+
+static struct blob build_id_of(struct image *img, const json_t *o)
+{
+	uint8_t id[BUILD_ID_MAX];
+	const json_t *v = json_object_get(o, "build_id");
+	int n = json_is_string(v) ? str_unhex(json_string_value(v), json_string_length(v), id, sizeof id) : -1;
+	return n > 0 ? (struct blob){ arena_dup(image_arena(img), id, (size_t)n), (size_t)n } : (struct blob){ 0 };
+}
+
+static int noted_order(const void *a, const void *b)
+{
+	const struct noted_file *x = a, *y = b;
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static void info_modules(struct image *img, const json_t *list)
+{
+	struct image_facts *f = image_facts_mut(img);
+	const size_t given = json_array_size(list), n = given < NOTED_MAX ? given : NOTED_MAX;
+	if (!n)
+		return;
+	struct noted_file *all = arena_alloc(image_arena(img), n * sizeof *all);
+	size_t k = 0;
+	for (size_t i = 0; i < n; i++) {
+		const json_t *o = json_array_get(list, i);
+		struct noted_file file = { 0 };
+		if (!json_is_object(o) || !address_of(json_object_get(o, "start"), &file.start) || !address_of(json_object_get(o, "end"), &file.end) ||
+		    file.end <= file.start)
+			continue;
+		file.build_id = build_id_of(img, o);
+		all[k++] = file;
+	}
+	if (k)
+		qsort(all, k, sizeof *all, noted_order);
+	f->noted = all;
+	f->n_noted = k;
+}
+
 /* ---- notes ---- */
 
 static int too_new(const struct bytes *b, int64_t format, struct str tool, struct err *err)
@@ -210,6 +251,7 @@ static int info_read(const struct bytes *b, struct image *img, const json_t *o, 
 	if (address_of(json_object_get(o, "hint_runtime"), &hint))
 		f->hint_runtime = hint;
 	info_threads(img, json_list(o, "threads"));
+	info_modules(img, json_list(o, "modules"));
 	return 0;
 }
 

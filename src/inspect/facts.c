@@ -218,7 +218,7 @@ static void module_facts(struct target *t, struct report *r)
 	static const char *const word[] = { [SYMBOLS_NONE] = "none", [SYMBOLS_DYNSYM] = "dynsym", [SYMBOLS_FULL] = "full", [SYMBOLS_MISMATCH] = "mismatch" };
 	const struct module *mods;
 	size_t n = modules_list(t->mods, &mods);
-	bool core = image_facts(t->img)->kind == IMAGE_CORE; /* a snapshot has what it needs of them in it */
+	const bool core = image_facts(t->img)->kind == IMAGE_CORE;
 	struct names missing = { 0 }, unproven = { 0 }, unverified = { 0 };
 	for (size_t i = 0; i < n; i++) {
 		const struct module *m = &mods[i];
@@ -245,8 +245,8 @@ static void module_facts(struct target *t, struct report *r)
 		if (m->disk_path)
 			report_problem(r, P_BUILD_ID_MISMATCH, str_c(r->arena, out->disk_path),
 				       m->disk_build_id.len ? str_c(r->arena, out->disk_build_id) : "none", m->build_id.len ? str_c(r->arena, out->build_id) : "none");
-		else if (m->file || m->vdso || !core)
-			;
+		else if (m->file || m->vdso || (!core && m->headers_in_image))
+			; /* a snapshot has what it needs of them in it, unless it was to be without */
 		else if (m->unproven)
 			names_add(&unproven, str_base(out->path));
 		else if (m->exe)

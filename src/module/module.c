@@ -102,6 +102,15 @@ static void take_headers(struct mod *m, const struct elf_head *h, addr_t base)
 	int n = elf_build_id(&src, h, id);
 	if (n > 0)
 		m->pub.build_id = (struct blob){ arena_dup(m->mods->arena, id, (size_t)n), (size_t)n };
+	m->no_build_id = n == ERR_ABSENT;
+}
+
+/* What the snapshot noted of it; memory is believed where it has the same to tell. */
+static void take_noted(struct mod *m)
+{
+	const struct noted_file *noted = m->pub.vdso ? NULL : image_noted_at(m->mods->img, m->pub.start);
+	if (noted && !m->pub.build_id.len && !m->no_build_id)
+		m->pub.build_id = noted->build_id;
 }
 
 static struct piece piece_of(const struct mapping *map)
@@ -420,6 +429,9 @@ static void try_file(struct mod *m, const struct candidate *c, int fd, bool *dis
 	int n = elf_build_id(&src, &head, id);
 	if (want->len) {
 		if (n == (int)want->len && memcmp(id, want->p, want->len) == 0) {
+			/* Without its headers in memory nothing but the file tells where its addresses are. */
+			if (!m->head && !place_by_file(m, &head))
+				goto no;
 			take_file(m, &head, c, fd);
 			return;
 		}
@@ -604,8 +616,10 @@ int modules_open(struct image *img, const struct search *where, struct modules *
 	sort(mods);
 	publish(mods);
 	mark_exe(mods);
-	for (size_t i = 0; i < mods->n; i++)
+	for (size_t i = 0; i < mods->n; i++) {
+		take_noted(&mods->mod[i]);
 		find_file(&mods->mod[i]);
+	}
 	sort(mods); /* a file may have moved the start of a module without headers */
 	for (size_t i = 0; i < mods->n; i++) {
 		debug_find(&mods->mod[i]);

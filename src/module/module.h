@@ -7,7 +7,7 @@
 enum symbols { SYMBOLS_NONE, SYMBOLS_DYNSYM, SYMBOLS_FULL, SYMBOLS_MISMATCH };
 struct module {
 	struct blob path;         /* as in the file note, or from the link map */
-	struct blob build_id;     /* from the image; len 0 if not known */
+	struct blob build_id;     /* from its notes in the image, else as a snapshot noted it; len 0 if not known */
 	const char *file;         /* the file on disk that is used; NULL if none */
 	const char *disk_path;    /* one with another build-id, so not used; NULL if none, or if a better one was found by itself */
 	struct blob disk_build_id;/* of disk_path; len 0: it has none */

@@ -54,6 +54,7 @@ struct mod {
 	struct disk_file *debug;     /* its separate debug file */
 	struct disk_file *alt;       /* what that one, or the file, shares with others (dwz) */
 	const char *alt_name;        /* as that one is called there */
+	bool no_build_id;            /* the image has its notes, and none is a build-id */
 	bool symtab;                 /* does the file or its debug file have .symtab? */
 	bool asked_exe, asked_debug; /* of debuginfod */
 	struct dynamic dyn;

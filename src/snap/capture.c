@@ -233,7 +233,7 @@ static int plan(struct capture *c, int pagemap, const struct flags *flags, struc
 	c->regions.n = c->kept.n = 0;
 	uint64_t at = 0;
 	size_t flag = 0, only_memory = 0;
-	for (size_t i = 0; i < c->files.n; i++)
+	for (size_t i = 0; i < c->files.n && c->opt.bundle != BUNDLE_NONE; i++)
 		only_memory += c->files.p[i].only_memory;
 	for (size_t i = 0; i < c->maps.n; i++) {
 		const struct proc_map *m = &c->maps.p[i];
@@ -403,8 +403,7 @@ int capture(pid_t pid, const struct capture_options *opt, struct capture **ret, 
 	code = describe(c, dir, err);
 	if (code)
 		goto out;
-	if (opt->bundle != BUNDLE_NONE)
-		files_open(c->tid, &c->maps, &c->files);
+	files_open(c->tid, &c->maps, &c->files);
 	pagemap = proc_open_file(dir, "pagemap");
 	code = pagemap < 0 ? refusal_read(pid, pagemap, "the page map", err)
 			   : plan(c, pagemap, &flags, &scratch, &total, err);
@@ -420,8 +419,7 @@ int capture(pid_t pid, const struct capture_options *opt, struct capture **ret, 
 	copy_free(copy);
 	if (!code) {
 		note_excluded(c, &flags);
-		if (opt->bundle != BUNDLE_NONE)
-			files_open(c->tid, &c->maps, &c->files); /* what was mapped meanwhile */
+		files_open(c->tid, &c->maps, &c->files); /* what was mapped meanwhile */
 	}
 out:
 	vec_free(&flags);

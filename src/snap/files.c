@@ -35,6 +35,14 @@ const struct file *files_of(const struct files *files, const struct proc_map *m)
 	return f && f->fd >= 0 ? f : NULL;
 }
 
+const struct file *files_known(const struct files *files, const struct proc_map *m)
+{
+	if (m->shared || !m->inode)
+		return NULL;
+	const struct file *f = find(files, m);
+	return f && (f->fd >= 0 || f->only_memory) ? f : NULL;
+}
+
 bool files_only_memory(const struct files *files, const struct proc_map *m)
 {
 	if (m->shared || !m->inode)
@@ -81,23 +89,35 @@ static int open_mapped(pid_t tid, const struct proc_map *m)
 	return fd;
 }
 
+/* Bytes of the file from off on, as many as there are up to len: from its descriptor, else from the mapping of its start. */
+static size_t file_bytes(const struct file *f, pid_t tid, const struct proc_map *m, void *buf, size_t len, uint64_t off)
+{
+	if (f->fd >= 0) {
+		ssize_t n = off > INT64_MAX ? -1 : pread(f->fd, buf, len, (off_t)off);
+		return n > 0 ? (size_t)n : 0;
+	}
+	if (m->offset || off >= m->end - m->start)
+		return 0;
+	if (len > m->end - m->start - off)
+		len = (size_t)(m->end - m->start - off);
+	return proc_peek(tid, -1, m->start + off, buf, len);
+}
+
 /* NT_GNU_BUILD_ID of an ELF file, from its program headers. */
-static void read_build_id(struct file *f)
+static void read_build_id(struct file *f, pid_t tid, const struct proc_map *m)
 {
 	uint8_t head[64], ph[64 * 56];
-	ssize_t n = pread(f->fd, head, sizeof head, 0);
+	size_t n = file_bytes(f, tid, m, head, sizeof head, 0);
 	if (n < 52)
 		return;
 	bool wide = head[EI_CLASS] == ELFCLASS64, big = head[EI_DATA] == ELFDATA2MSB;
-	struct cursor c = cursor_of(head, (size_t)n, big);
+	struct cursor c = cursor_of(head, n, big);
 	uint64_t phoff, phsize, phnum;
 	if (cursor_seek(&c, wide ? 32 : 28) || cursor_uint(&c, wide ? 8 : 4, &phoff) || cursor_seek(&c, wide ? 54 : 42) ||
 	    cursor_uint(&c, 2, &phsize) || cursor_uint(&c, 2, &phnum) || phsize != (wide ? 56u : 32u) || phnum > 64 || phoff > INT64_MAX - sizeof ph)
 		return;
-	n = pread(f->fd, ph, (size_t)(phnum * phsize), (off_t)phoff);
-	if (n <= 0)
-		return;
-	struct cursor p = cursor_of(ph, (size_t)n, big);
+	n = file_bytes(f, tid, m, ph, (size_t)(phnum * phsize), phoff);
+	struct cursor p = cursor_of(ph, n, big);
 	for (uint64_t i = 0; i < phnum; i++) {
 		uint64_t type, off, size;
 		if (cursor_seek(&p, i * phsize) || cursor_uint(&p, 4, &type) || cursor_seek(&p, i * phsize + (wide ? 8 : 4)) ||
@@ -107,10 +127,8 @@ static void read_build_id(struct file *f)
 		uint8_t notes[4096];
 		if (type != PT_NOTE || size > sizeof notes || off > INT64_MAX - sizeof notes)
 			continue;
-		n = pread(f->fd, notes, (size_t)size, (off_t)off);
-		if (n <= 0)
-			continue;
-		struct cursor nc = cursor_of(notes, (size_t)n, big);
+		n = file_bytes(f, tid, m, notes, (size_t)size, off);
+		struct cursor nc = cursor_of(notes, n, big);
 		uint64_t namesz, descsz, kind;
 		struct blob name, desc;
 		while (cursor_uint(&nc, 4, &namesz) == 0 && cursor_uint(&nc, 4, &descsz) == 0 && cursor_uint(&nc, 4, &kind) == 0 &&
@@ -150,11 +168,13 @@ void files_open(pid_t tid, const struct proc_maps *maps, struct files *files)
 			close(f->fd);
 			f->fd = -1;
 		}
+		if (f->only_memory)
+			read_build_id(f, tid, m);
 		if (f->fd < 0)
 			continue;
 		f->size = (uint64_t)st.st_size;
 		f->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-		read_build_id(f);
+		read_build_id(f, tid, m);
 	}
 	for (size_t i = 0; i < SPARE; i++)
 		if (spare[i] >= 0)

@@ -311,18 +311,20 @@ static json_t *json_modules(const struct capture *c, struct arena *a)
 	json_t *list = json_array();
 	for (size_t i = 0; i < c->maps.n; i++) {
 		const struct proc_map *m = &c->maps.p[i];
-		const struct file *f = files_of(&c->files, m);
-		if (!f || (i && files_of(&c->files, &c->maps.p[i - 1]) == f))
+		const struct file *f = files_known(&c->files, m);
+		if (!f || (i && files_known(&c->files, &c->maps.p[i - 1]) == f))
 			continue;
 		addr_t end = m->end;
-		for (size_t k = i + 1; k < c->maps.n && files_of(&c->files, &c->maps.p[k]) == f; k++)
+		for (size_t k = i + 1; k < c->maps.n && files_known(&c->files, &c->maps.p[k]) == f; k++)
 			end = c->maps.p[k].end;
 		json_t *o = json_object();
 		set_text(o, "path", a, m->path.p, m->path.len);
 		set_address(o, "start", m->start);
 		set_address(o, "end", end);
-		set_decimal(o, "size", f->size);
-		set_decimal(o, "mtime_ns", (uint64_t)f->mtime_ns);
+		if (!f->only_memory) {
+			set_decimal(o, "size", f->size);
+			set_decimal(o, "mtime_ns", (uint64_t)f->mtime_ns);
+		}
 		set_decimal(o, "inode", f->inode);
 		set_decimal(o, "dev", makedev(f->dev_major, f->dev_minor));
 		struct str id = str_hex(a, (struct blob){ f->build_id, f->build_id_len });

@@ -434,6 +434,77 @@ def debug_frame(s):
     tap.ok(essence(guessed) != essence(want) and all(f.get("unwound_by") != "cfi" for f in guessed[:-1]), "without them: no claim that a table told", guessed)
 
 
+PARKS = """
+#include <unistd.h>
+volatile int keep;
+__attribute__((noinline)) static int hidden_wait(int n) { if (!n) pause(); return n ? hidden_wait(n - 1) + keep : keep; }
+__attribute__((noinline)) int start_parking(int n) { return hidden_wait(n) + keep; }
+"""
+PARKED = ["start_parking"] + ["hidden_wait"] * 3
+
+
+class Parked:
+    """A process that waits in a static function of the library."""
+
+    def __init__(self, s, lib):
+        self.lib = os.path.join(s.app, LIB)
+        s.use(lib)
+        code = "import ctypes, sys; l = ctypes.CDLL(sys.argv[1]); print('ready', flush=True); l.start_parking(2)"
+        self.process = subprocess.Popen(s.python.argv + ["-c", code, self.lib], stdout=subprocess.PIPE, cwd=s.top)
+        self.process.stdout.readline()
+        for _ in range(1000):
+            with open("/proc/%d/stat" % self.process.pid) as f:
+                if f.read().rsplit(")", 1)[1].split()[0] == "S":
+                    break
+            time.sleep(0.005)
+
+    def snap(self, to, *options):
+        done = run([PYSNAP, "-f", "-o", to, *options, str(self.process.pid)])
+        tap.ok(done.returncode == 0, "a snapshot is taken", done.stderr)
+        return to
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def build_parks(s, name, *options):
+    source, out = os.path.join(s.top, "parks.c"), os.path.join(s.top, name)
+    with open(source, "w") as f:
+        f.write(PARKS)
+    subprocess.run(["gcc", "-O1", "-fno-optimize-sibling-calls", "-shared", "-fPIC", "-Wl,--build-id=sha1", "-o", out, *options, source], check=True)
+    return out
+
+
+def functions(rep):
+    return [f.get("function") for f in lib_frames(rep)]
+
+
+def bundle_none(s, lib, other):
+    """Nothing of the files is kept, but which they were: the right ones are used, no others."""
+    p = Parked(s, lib)
+    try:
+        snap, whole = p.snap(os.path.join(s.top, "none.pz"), "--bundle=none"), p.snap(os.path.join(s.top, "elf.pz"))
+    finally:
+        p.end()
+    build_id = re.search(r"Build ID: (\w+)", run(["readelf", "-n", lib]).stdout.decode()).group(1)
+    rep, want = report(snap, "-n", "--debug-path=")[0], report(whole, "-n", "--debug-path=")[0]
+    tap.equal(functions(rep), PARKED, "--bundle=none: the files are here and proven: all frames, with names")
+    tap.equal([essence([f for f in frames_of(r) if f["lang"] == "c"]) for r in (rep,)], [essence([f for f in frames_of(want) if f["lang"] == "c"])],
+              "--bundle=none: the same stack as with their code")
+    tap.ok(module(rep)["build_id"] == build_id and not [c for c in codes(rep) if c.startswith("PZ2") and c not in ("PZ204", "PZ209")], "and nothing to admit", rep["problems"])
+    tap.ok(all("build_id" in m for m in rep["modules"]), "all build-ids are known", rep["modules"])
+    s.use(other)
+    rep, _ = report(snap, "-n", "--debug-path=")
+    said = [p["message"] for p in rep["problems"] if p["code"] == "PZ202"]
+    tap.ok("file" not in module(rep) and module(rep)["symbols"] == "mismatch" and len(said) == 1 and build_id in said[0] and module(rep)["disk_build_id"] in said[0],
+           "--bundle=none: another build at its place is not used, both ids are said", (module(rep), said))
+    tap.equal(functions(rep)[-1:], [None], "--bundle=none: and no name is taken from it")
+    s.use(None)
+    rep, _ = report(snap, "-n", "--debug-path=")
+    tap.ok("PZ203" in codes(rep) and any(LIB in p["message"] for p in rep["problems"] if p["code"] == "PZ203"), "--bundle=none: a file that is not here is told of", rep["problems"])
+
+
 RUST = """
 mod orders { pub mod parsing {
     pub struct Parser(pub i32);
@@ -602,6 +673,8 @@ def main():
                 no_file(s, want)
                 sandboxed(s)
                 deaths(s)
+                lib, other = build_parks(s, "parks.so"), build_parks(s, "parks_other.so", "-DOTHER", "-O0")
+                bundle_none(s, lib, other)
                 debug_frame(s)
                 rust(top, s.python)
                 s.use(s.whole)
