@@ -551,6 +551,7 @@ static const struct { const char *code; int last; unsigned trap; uint64_t arg[3]
 	{ NOPS, SIGSEGV, TRAP_PAGE, { 0 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 0 },
 	{ NOPS, SIGABRT, TRAP_PAGE, { 0 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 0 },
 	{ NOPS, SIGSEGV, TRAP_PROTECTION, { 0 }, 0, ORIGIN_FAULT, SIGSEGV, SI_KERNEL, 0 },
+	{ NOPS, SIGBUS, TRAP_PAGE, { 0 }, 0, ORIGIN_FAULT, SIGBUS, 2, 0, NULL },
 	{ NOPS, SIGBUS, TRAP_ALIGNMENT, { 0 }, 0, ORIGIN_FAULT, SIGBUS, 1, 0 },
 	{ NOPS, SIGILL, TRAP_ILLEGAL, { 0 }, 0, ORIGIN_FAULT, SIGILL, 1, 0 },
 	{ DIVIDE, SIGFPE, TRAP_DIVIDE, { 0 }, 0, ORIGIN_FAULT, SIGFPE, 1, 0 },
@@ -601,6 +602,89 @@ START_TEST(origin)
 	ck_assert_int_eq(in.code, c->si_code);
 	if (c->trap == TRAP_PAGE && c->origin == ORIGIN_FAULT)
 		ck_assert_uint_eq(in.addr, 0x1234);
+	arena_free(t.arena);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
+/* aarch64's records: what the syndrome of the last fault of memory says.  trap 0: it says nothing of one. */
+START_TEST(syndrome)
+{
+	static const struct { uint32_t before, magic, size; uint64_t esr; int trap; unsigned error; bool no_trap; } says[] = {
+		{ 0, 0x45535201, 16, 0x92000047, TRAP_PAGE, 2, false },      /* a write, nothing is mapped */
+		{ 0, 0x45535201, 16, 0x9200000f, TRAP_PAGE, 1, false },      /* a read that is not allowed */
+		{ 0, 0x45535201, 16, 0x82000006, TRAP_PAGE, 16, false },     /* an instruction */
+		{ 0, 0x45535201, 16, 0x92000061, TRAP_ALIGNMENT, 2, false },
+		{ 0, 0x45535201, 16, 0x8a000000, TRAP_ALIGNMENT, 0, false }, /* of pc */
+		{ 0, 0x45535201, 16, 0x56000000, 0, 0, false },              /* svc */
+		{ 0x53564501, 0x45535201, 16, 0x92000047, TRAP_PAGE, 2, false },
+		{ 0x53564501, 0, 0, 0, 0, 0, true },
+		{ 0, 0, 0, 0, 0, 0, true },
+		{ 0, 0x45535201, 4, 0x92000047, 0, 0, false },               /* sizes that cannot be */
+		{ 0, 0x12345678, 8000, 0, 0, 0, false },
+	};
+	__auto_type c = &says[_i];
+	const struct kind *k = &kinds[0];
+	while (strcmp(k->abi, "aarch64"))
+		k++;
+	struct build_elf *b = with_code(k);
+	uint8_t *at = build_elf_memory(b, STACK, 0x4000, 3) + (SP - STACK) + CONTEXT, *record = at + 288 + 528;
+	put_context(b, at, k, CODE + 8, SP + 0x1800);
+	if (c->before) {
+		build_elf_put(b, record, 4, c->before);
+		build_elf_put(b, record + 4, 4, 32);
+		record += 32;
+	}
+	build_elf_put(b, record, 4, c->magic);
+	build_elf_put(b, record + 4, 4, c->size);
+	build_elf_put(b, record + 8, 8, c->esr);
+	struct image *img = build_elf_open(b);
+	struct signal_frame f;
+	ck_assert_int_eq(signal_frame_next(img, only(img), 0, &f), 0);
+	ck_assert_int_eq(f.trapped, c->trap != 0);
+	ck_assert_int_eq(f.trap, c->trap);
+	ck_assert_uint_eq(f.error, c->error);
+	ck_assert_int_eq(f.no_trap, c->no_trap);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
+/* aarch64, at what is no system call: was it a fault?  no_trap: Linux would have kept one, if that wrote the core (siginfo). */
+START_TEST(arm_origin)
+{
+	static const struct { int last; addr_t addr; bool no_trap, siginfo; unsigned trap; enum origin origin; int signo, code; } ways[] = {
+		{ SIGSEGV, 0x1234, true, false, 0, ORIGIN_FAULT, SIGSEGV, 1 },
+		{ SIGSEGV, 0, true, false, 0, ORIGIN_UNTOLD, SIGSEGV, 0 },
+		{ SIGSEGV, CODE, true, false, 0, ORIGIN_UNTOLD, SIGSEGV, 0 },        /* which cannot be written to */
+		{ SIGSEGV, STACK + 8, true, false, 0, ORIGIN_OUTSIDE, SIGSEGV, SI_TKILL },
+		{ SIGSEGV, 0, false, true, 0, ORIGIN_UNTOLD, SIGSEGV, 0 },
+		{ SIGSEGV, 0, true, true, 0, ORIGIN_OUTSIDE, SIGSEGV, SI_TKILL },
+		{ SIGSEGV, 0x1234, true, true, 0, ORIGIN_OUTSIDE, SIGSEGV, SI_TKILL },
+		{ SIGABRT, 0x1234, true, false, 0, ORIGIN_FAULT, SIGSEGV, 1 },
+		{ SIGABRT, 0, true, false, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL },
+		{ SIGABRT, 0x1234, false, true, TRAP_PAGE, ORIGIN_FAULT, SIGSEGV, 1 },
+		{ SIGBUS, 0x1234, false, true, TRAP_PAGE, ORIGIN_FAULT, SIGBUS, 2 },
+		{ SIGILL, 0x1234, false, true, TRAP_PAGE, ORIGIN_FAULT, SIGILL, 1 },
+	};
+	__auto_type c = &ways[_i];
+	struct build_elf *b = build_elf_new("aarch64");
+	build_elf_thread(b, 101, CODE, SP);
+	build_elf_prpsinfo(b, 100, 1, 0, "python", "python x.py");
+	build_elf_load(b, CODE, A64_NOPS, 12, 5);
+	memset(build_elf_memory(b, STACK, 0x2000, 3), 0, 0x2000);
+	if (c->siginfo)
+		build_elf_signal_from(b, c->last, -6, 100, 0);
+	struct image *img = build_elf_open(b);
+	struct target t = { .img = img, .arena = arena_new() };
+	struct report *r = report_new();
+	struct signal_frame f = { .regs = { .pc = CODE + 8, .sp = SP, .known = UINT64_MAX }, .trapped = c->trap != 0, .trap = c->trap, .no_trap = c->no_trap, .addr = c->addr };
+	struct interrupted in = { 0 };
+	ck_assert_int_eq(handler_origin(&t, r, &f, 101, c->last, &in), c->origin);
+	ck_assert_int_eq(in.signo, c->signo);
+	ck_assert_int_eq(in.code, c->code);
 	arena_free(t.arena);
 	report_free(r);
 	image_close(img);
@@ -782,6 +866,8 @@ int main(void)
 	tcase_add_test(c, no_return_code);
 	tcase_add_loop_test(c, overflown, 0, 4);
 	tcase_add_loop_test(c, origin, 0, COUNT(origins));
+	tcase_add_loop_test(c, syndrome, 0, 11);
+	tcase_add_loop_test(c, arm_origin, 0, 12);
 	tcase_add_loop_test(c, sending, 0, 7);
 	tcase_add_loop_test(c, returned, 0, 9);
 	tcase_add_loop_test(c, handler_name, 0, 5);

@@ -12,6 +12,7 @@ struct signal_context {
 	uint16_t sp, pc, size;
 	bool traps;                  /* x86: trap and error are what the processor said when it last trapped in the thread */
 	uint16_t trap, error, fault;
+	uint16_t records;            /* aarch64: what follows the registers; 0: none */
 };
 /* NULL: not known. */
 const struct signal_context *signal_context_of(const struct abi *abi);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "image/signal_abi.h"
 #include "inspect/abort.h"
 #include "inspect/fault.h"
 #include "inspect/instruction.h"
@@ -61,18 +62,30 @@ static bool trap_is(unsigned trap, int signo)
 
 enum origin handler_origin(struct target *t, struct report *r, const struct signal_frame *sf, int64_t tid, int last, struct interrupted *in)
 {
-	const bool called = sending_in_call(t->img, &sf->regs);
-	in->signo = signal_is_fault(last) ? last : sf->trapped && sf->trap == TRAP_PAGE && !called ? SIGSEGV : last;
+	const struct signal_context *context = signal_context_of(image_abi(t->img));
+	const bool arm = !context || !context->traps, called = sending_in_call(t->img, &sf->regs);
+	/* Linux would have kept a syndrome.  Where an emulator keeps none, it has an address: one where nothing is mapped has faulted. */
+	const bool told = sf->trapped || (sf->no_trap && image_facts(t->img)->siginfo.known);
+	const struct segment *seg = image_segment_at(t->img, sf->addr);
+	const bool unmapped = arm && !told && sf->addr && !seg && !image_mapping_at(t->img, sf->addr);
+	in->signo = signal_is_fault(last) ? last : ((sf->trapped && sf->trap == TRAP_PAGE) || unmapped) && !called ? SIGSEGV : last;
 	in->code = 1;
 	in->addr = sf->regs.pc;
+	const bool memory = in->signo == SIGSEGV || in->signo == SIGBUS, trapped = sf->trapped && (memory || !arm);
+	if (arm && memory && !sf->trapped && !called && !unmapped) {
+		if (!told && !(seg && seg->prot & 2)) {
+			in->code = 0;
+			in->addr = 0;
+			return ORIGIN_UNTOLD;
+		}
 	/* A machine that keeps no trap: the signal says that there was one. */
-	if (signal_is_fault(in->signo) && (in->signo == SIGSYS || !called) && (!sf->trapped || trap_is(sf->trap, in->signo))) {
-		if (!sf->trapped)
+	} else if (signal_is_fault(in->signo) && (in->signo == SIGSYS || !called) && (!trapped || trap_is(sf->trap, in->signo))) {
+		if (!trapped)
 			in->addr = sf->addr;
-		if (!sf->trapped || in->signo == SIGILL || in->signo == SIGTRAP || in->signo == SIGSYS)
+		if (!trapped || in->signo == SIGILL || in->signo == SIGTRAP || in->signo == SIGSYS)
 			return ORIGIN_FAULT;
 		if (sf->trap == TRAP_PAGE) {
-			in->code = (int)(sf->error & 1) + 1;
+			in->code = in->signo == SIGBUS ? 2 : (int)(sf->error & 1) + 1;
 			in->addr = sf->addr;
 			return ORIGIN_FAULT;
 		}
@@ -156,6 +169,7 @@ static enum origin origin_of(struct target *t, struct report *r, struct signal_f
 static void fill(struct interrupted *in, const struct signal_frame *sf, enum origin origin)
 {
 	in->outside = origin == ORIGIN_OUTSIDE;
+	in->untold = origin == ORIGIN_UNTOLD;
 	in->sender_known = sf->has_info;
 	if (in->outside && sf->has_info && sf->code <= 0) {
 		in->sender_pid = sf->pid;
@@ -271,6 +285,10 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 		r->verdict.likely = true;
 		report_problem(r, P_LIKELY, "a signal handler had run, and what it had interrupted was looked for on the stack, since native frames do not lead there");
 	}
+	if (found && ret->untold) {
+		r->verdict.likely = true;
+		report_problem(r, P_LIKELY, "the signal handler did not ask, and the file does not keep, whether it was a fault or had been sent");
+	}
 	if (found && ret->outside && !ret->sender_known) {
 		r->verdict.likely = true;
 		report_problem(r, P_LIKELY, ret->maybe_own
@@ -306,11 +324,11 @@ void handler_said(struct report *r, const struct image_facts *f, const struct in
 	r->verdict.signal.number = in->signo;
 	r->verdict.signal.name = signal_name(r->arena, in->signo);
 	r->verdict.signal.code = in->code;
-	r->verdict.signal.code_unknown = in->outside && !in->sender_known;
+	r->verdict.signal.code_unknown = in->untold || (in->outside && !in->sender_known);
 	r->verdict.signal.code_name = code_name && !r->verdict.signal.code_unknown ? str_of(code_name) : (struct str){ 0 };
 	r->verdict.signal.has_addr = fault && signal_gives_address(in->signo, in->code, in->addr);
 	r->verdict.signal.addr = in->addr;
-	r->verdict.signal.sender_pid = in->outside ? in->sender_pid : fault ? -1 : f->pid;
+	r->verdict.signal.sender_pid = in->outside ? in->sender_pid : fault || in->untold ? -1 : f->pid;
 	r->verdict.signal.sender_uid = in->sender_uid;
 	struct str name = name_of(th, in->regs.pc);
 	struct str then = f->siginfo.known && f->siginfo.has_sender && f->siginfo.pid != f->pid ? verdict_sender(r, f) : r->verdict.ended_by.name;

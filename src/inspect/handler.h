@@ -17,6 +17,7 @@ struct interrupted {
 	bool outside;             /* neither a fault nor its own signal: another process had sent the signal that the handler then raised again */
 	bool sender_known;        /* outside: the handler had asked for siginfo */
 	bool maybe_own;           /* outside, but another thread of the process may have sent it */
+	bool untold;              /* whether it was a fault or had been sent */
 	int64_t other_tid;        /* > 0: the thread of the process that had sent it, where that is another one */
 	int64_t sender_pid, sender_uid; /* -1: not known */
 };
@@ -26,7 +27,7 @@ struct interrupted {
  * False: none; a handler of another signal is noted all the same.  Where th's frames do not lead to it, the interrupted one is put among them.
  */
 bool handler_find(struct target *t, struct report *r, struct report_thread *th, const struct thread *native, struct interrupted *ret);
-enum origin { ORIGIN_FAULT, ORIGIN_OWN, ORIGIN_OUTSIDE };
+enum origin { ORIGIN_FAULT, ORIGIN_OWN, ORIGIN_OUTSIDE, ORIGIN_UNTOLD /* a fault, or sent: nothing tells */ };
 /*
  * What a signal came from whose handler had no siginfo: only the processor's last trap is known, what was interrupted, and the
  * signal that ended the process: what re-raises a signal, as faulthandler does, raises the same.  tid: of the thread.

@@ -46,6 +46,40 @@ static void take_info(struct image *img, addr_t at, struct signal_frame *f)
 	}
 }
 
+/*
+ * aarch64's records after the registers, { u32 magic, u32 size, ... }, ended by zeros.  The syndrome is there when the thread's last
+ * fault of memory has one (Linux 6.1 arch/arm64/kernel/signal.c: setup_sigframe; the fields: Arm ARM DDI 0487, ESR_EL1).
+ */
+static void take_syndrome(struct image *img, addr_t at, struct signal_frame *f)
+{
+	enum { ESR = 0x45535201, RESERVED = 4096, INSTRUCTION = 0x20, PC_ALIGNMENT = 0x22, DATA = 0x24, SP_ALIGNMENT = 0x26, WRITE = 1 << 6, ALIGNMENT = 0x21, PERMISSION = 0x0c };
+	uint64_t magic, size, esr;
+	for (uint32_t done = 0; done < RESERVED; done += (uint32_t)size) {
+		if (image_read_uint(img, at + done, 4, &magic) < 0 || image_read_uint(img, at + done + 4, 4, &size) < 0)
+			return;
+		if (!magic && !size) {
+			f->no_trap = true;
+			return;
+		}
+		if (size < 8 || size % 16 || size > RESERVED)
+			return;
+		if (magic != ESR)
+			continue;
+		if (image_read_uint(img, at + done + 8, 8, &esr) < 0)
+			return;
+		const unsigned class = esr >> 26 & 0x3f, status = esr & 0x3f;
+		if (class == PC_ALIGNMENT || class == SP_ALIGNMENT || (class == DATA && status == ALIGNMENT))
+			f->trap = TRAP_ALIGNMENT;
+		else if (class == DATA || class == INSTRUCTION)
+			f->trap = TRAP_PAGE;
+		else
+			return;
+		f->trapped = true;
+		f->error = ((status & 0x3c) == PERMISSION ? 1 : 0) | (class == INSTRUCTION ? 16 : esr & WRITE ? 2 : 0);
+		return;
+	}
+}
+
 /* Can a stack pointer stand there: in memory, or, where the stack has overflowed, below it? */
 static bool is_stack(struct image *img, addr_t sp)
 {
@@ -110,6 +144,8 @@ static bool take_context(struct image *img, const struct signal_context *s, cons
 		f.trapped = true;
 	}
 	f.addr = word_at(abi, b + s->fault, width);
+	if (s->records)
+		take_syndrome(img, at + s->records, &f);
 	if (k->info)
 		take_info(img, at + (addr_t)(int64_t)k->info, &f);
 	*ret = f;

@@ -14,8 +14,10 @@ struct signal_frame {
 	int signo, code;          /* has_info */
 	addr_t addr;              /* of a fault, has_info or trapped */
 	int64_t pid, uid;         /* of a sender, has_info */
-	/* x86: what the processor said when it last trapped in this thread, which need not have been for this signal. */
+	/* What the processor said when it last trapped in this thread, which need not have been for this signal.  In x86's terms; on
+	 * aarch64 only faults of memory are kept, on ARM none. */
 	bool trapped;
+	bool no_trap;             /* aarch64: Linux would have kept a fault of memory, and there was none; an emulator keeps none */
 	unsigned trap;            /* 14: page fault, 13: general protection, 6: illegal instruction, 0: division, or none at all */
 	uint64_t error;           /* of a page fault: 1 the mapping refused it, 2 a write, 16 an instruction */
 };

@@ -174,11 +174,13 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 		fault = (struct fault){ .signo = in->signo, .code = in->code, .has_addr = true, .addr = in->addr, .regs = &in->regs, .has_error = in->has_error, .error = in->error };
 	}
 	const struct str name = signal_name(r->arena, in || f->siginfo.known ? fault.signo : r->verdict.signal.number);
-	if ((in || f->siginfo.known) && signal_is_fault(fault.signo) && fault.code > 0)
+	if (in && in->untold)
+		r->verdict.title = str_printf(r->arena, STR_FMT ": a fault, or sent by another process: which is not in the core", STR_ARG(name));
+	else if ((in || f->siginfo.known) && signal_is_fault(fault.signo) && fault.code > 0)
 		r->verdict.title = fault_title(t, r, &fault);
 	else if (!r->verdict.title.s || in || r->verdict.signal.sender_pid == f->pid)
 		r->verdict.title = r->verdict.signal.number == SIGABRT ? abort_title(t, r, th, pc) : str_printf(r->arena, STR_FMT ": the process sent it to itself", STR_ARG(name));
-	if (!(signal_is_fault(fault.signo) && fault.code > 0))
+	if (!(signal_is_fault(fault.signo) && fault.code > 0) && !(in && in->untold))
 		r->verdict.raised_by = abort_chain(r, th, pc);
 	r->verdict.location = innermost(th, pc, true);
 	r->verdict.native = innermost(th, pc, false);

@@ -301,6 +301,10 @@ def in_libraries(python):
             tap.equal((verdict["title"], verdict.get("called_from", {}).get("function"), verdict.get("culprit_module")),
                       ("SIGSEGV: execution of address 0x0 (a call of a null pointer)", "fault_null_call", c), "%s: a call of nothing, below %s" % (python.name, handler))
             target.end()
+        got = crash(python, "c", c, "fault_bus", "faulthandler") if c and python.minor != "2.7" else None
+        if got:
+            tap.ok(re.fullmatch(dict(IN_C)["fault_bus"], got[0]["verdict"]["title"]), "%s: past the end of a file, below faulthandler" % python.name, got[0]["verdict"]["title"])
+            got[3].end()
         if not cxx:
             tap.skip("%s: exceptions of C++" % python.name, "no compiler")
             return

@@ -12,9 +12,11 @@ import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from pythons import CACHE
 from tap import Tap
@@ -59,12 +61,23 @@ def plain(frame):
     return re.sub(r"\.(constprop|part|isra|cold)\b.*$", "", frame.get("function", "?"))
 
 
-def core_of(folder, command, program, *args):
+def core_of(folder, command, program, *args, send=None):
+    """send: the signal that it gets once it is ready."""
     for old in glob.glob(os.path.join(folder, "*core*")):
         os.unlink(old)
     try:
-        subprocess.run(command + [program, *args], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60,
-                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2))
+        child = subprocess.Popen(command + [program, *args], cwd=folder, stdout=subprocess.PIPE if send else subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2))
+        if send:
+            child.stdout.readline()
+            time.sleep(0.2)
+            child.send_signal(send)
+        try:
+            child.wait(60)
+        finally:
+            child.kill()
+            if send:
+                child.stdout.close()
     except (OSError, subprocess.TimeoutExpired):
         return None
     # qemu leaves the guest's core beside its own.
@@ -96,6 +109,31 @@ def handler(name, rep, likely):
         below = names[:signals[0]]
         tap.ok(below[:1] == ["_start"] and any("kill" in n or "raise" in n for n in below), "%s: and what was interrupted" % name, names)
         tap.ok("likely" in names or "guessed_by" not in main[signals[0] - 1], "%s: whose registers the kernel kept" % name, main[signals[0] - 1])
+
+
+def handled(name, compiler, options, command, folder):
+    """Below a handler without siginfo: a fault, and a signal from outside, which ARM's frames of an emulator do not tell from one."""
+    program = os.path.join(folder, "handled")
+    if run([compiler, *options, "-static", os.path.join(PROGRAMS, "handled.c"), "-o", program]).returncode:
+        return
+    for how in ("fault", "outside"):
+        core = core_of(folder, command, program, how, send=signal.SIGSEGV if how == "outside" else None)
+        if not core:
+            tap.skip("%s: %s" % (name, how), "no core was written")
+            continue
+        rep, done = report(core, "-e", program)
+        if not tap.ok(rep is not None, "%s: a report" % name, done.stderr.decode("utf-8", "replace")):
+            continue
+        verdict = rep["verdict"]
+        # qemu keeps the address on aarch64, and nothing on ARM.
+        want = (r"SIGSEGV: (write|access) to address 0x1234 \(nothing is mapped there\)" if how == "fault" and not name.startswith("arm") else
+                r"SIGSEGV: a fault, or sent by another process: which is not in the core" if command else
+                r"SIGSEGV from outside \(the sender is not in the core\)")
+        tap.ok(re.fullmatch(want, verdict["title"]), "%s: %s below a handler" % (name, how), verdict["title"])
+        tap.equal(verdict["kind"], "stopped" if how == "outside" and not command else "crash", "%s: %s: its kind" % (name, how))
+        tap.equal(verdict["confidence"], "certain" if how == "fault" and not command else "likely", "%s: %s: how sure" % (name, how))
+        if how == "fault" or command:
+            tap.equal((verdict.get("location") or {}).get("function"), "work", "%s: %s: where" % (name, how))
 
 
 def machine(name, compiler, options, command, folder):
@@ -165,6 +203,8 @@ def main():
         folder = tempfile.mkdtemp(prefix="pysnap-machines-")
         try:
             machine(*spec, folder)
+            if shutil.which(spec[1]) and not (spec[3] and not shutil.which(spec[3][0])):
+                handled(*spec, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     roots = sorted(r for r in glob.glob(os.path.join(CACHE, "*-i386")) if os.path.exists(os.path.join(r, ".complete")))
