@@ -8,6 +8,7 @@
 #include "config.h"
 #include "inspect/fault.h"
 #include "inspect/follow.h"
+#include "inspect/generation.h"
 #include "inspect/handler.h"
 #include "inspect/instruction.h"
 #include "inspect/sending.h"
@@ -227,6 +228,32 @@ START_TEST(follow)
 		return;
 	m = machine("i386", BYTES("\xe8\x00\x00\x00\x00"), 0, 0, 0);
 	ck_assert_int_eq(follow_call(m.img, CODE, true, CODE + 5, false, &got), ERR_ABSENT);
+	end(&m);
+}
+END_TEST
+
+/* ---- the count of forks */
+
+static const struct { const char *abi, *bytes; size_t n; addr_t place; } generations[] = {
+	/* add qword [rip+0x1000], 4, twice the same; and another one */
+	{ "x86_64", BYTES("\x48\x83\x05\x00\x10\x00\x00\x04\x90\x48\x83\x05\xf7\x0f\x00\x00\x04"), CODE + 0x1008 },
+	{ "x86_64", BYTES("\x48\x83\x05\x00\x10\x00\x00\x04\x90\x48\x83\x05\xf6\x0f\x00\x00\x04"), 0 },
+	{ "x86_64", BYTES("\x48\x83\x05\x00\x10\x00\x00\x08"), 0 },
+	/* mov rax, [rip+0x10]; test rax, rax; je; add qword [rax], 4; and what is there */
+	{ "x86_64", BYTES("\x48\x8b\x05\x10\x00\x00\x00\x48\x85\xc0\x74\x04\x48\x83\x00\x04\xc3\0\0\0\0\0\0\x34\x12\x05\0\0\0\0\0"), 0x51234 },
+	{ "x86_64", BYTES("\x48\x83\x05\x00\x10\x00\x00"), 0 },
+	/* adrp x1, +3 pages; nop; ldr x0, [x1, #0x7e0]; add x0, x0, #4; with other registers; backwards */
+	{ "aarch64", BYTES("\x01\x00\x00\xf0\x1f\x20\x03\xd5\x20\xf0\x43\xf9\x00\x10\x00\x91"), (CODE & ~0xfff) + 0x3000 + 0x7e0 },
+	{ "aarch64", BYTES("\x02\x00\x00\xf0\x1f\x20\x03\xd5\x20\xf0\x43\xf9\x00\x10\x00\x91"), 0 },
+	{ "aarch64", BYTES("\xe1\xff\xff\xf0\x1f\x20\x03\xd5\x20\xf0\x43\xf9\x00\x10\x00\x91"), (CODE & ~0xfff) - 0x1000 + 0x7e0 },
+	{ "i386", BYTES("\x48\x83\x05\x00\x10\x00\x00\x04"), 0 },
+};
+
+START_TEST(generation)
+{
+	__auto_type c = &generations[_i];
+	struct machine m = machine(c->abi, c->bytes, c->n, 0, 0, 0);
+	ck_assert_uint_eq(fork_generation_place(m.img, CODE, c->n), c->place);
 	end(&m);
 }
 END_TEST
@@ -857,6 +884,7 @@ int main(void)
 	TCase *c = tcase_create("crash");
 	tcase_add_loop_test(c, instruction, 0, COUNT(instructions));
 	tcase_add_loop_test(c, arguments, 0, COUNT(calls));
+	tcase_add_loop_test(c, generation, 0, COUNT(generations));
 	tcase_add_loop_test(c, follow, 0, COUNT(follows));
 	tcase_add_loop_test(c, title, 0, COUNT(titles));
 	tcase_add_test(c, breakpoint);

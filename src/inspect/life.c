@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "inspect/generation.h"
 #include "python/object.h"
 #include "python/prove.h"
 
@@ -121,14 +122,33 @@ static bool by_multiprocessing(const struct py *py, addr_t interp, struct arena 
 	return *parent > 0;
 }
 
+static bool is_thread(const struct thread *native, size_t n, int64_t tid)
+{
+	for (size_t i = 0; i < n; i++)
+		if (native[i].tid == tid)
+			return true;
+	return false;
+}
+
+/* Who forked it is not known, only who its parent was when the file was written: who adopted it, if that one has ended. */
+static struct str parent_words(struct arena *a, const struct image_facts *f, int generation)
+{
+	struct str depth = generation == 1 ? STR("no exec since") : str_printf(a, "%d forks since its program was executed", generation);
+	return f->ppid > 0 ? str_printf(a, "in a child that was forked (" STR_FMT "); its parent was pid %" PRId64, STR_ARG(depth), f->ppid)
+		: str_printf(a, "in a child that was forked (" STR_FMT ")", STR_ARG(depth));
+}
+
 static void forked(struct target *t, struct report *r)
 {
 	const struct image_facts *f = image_facts(t->img);
 	const struct py *py = t->py;
 	const struct thread *native, *main = NULL;
 	size_t n = image_threads(t->img, &native);
+	const int generation = fork_generation(t);
 	struct str name = { 0 };
 	int64_t parent;
+	if (generation == 0) /* whatever looks like it: it was not */
+		return;
 	for (size_t i = 0; i < n && !main; i++)
 		if (native[i].tid == f->pid)
 			main = &native[i];
@@ -140,7 +160,7 @@ static void forked(struct target *t, struct report *r)
 	/* Python makes the thread that forked the main one.  The core's parent is that thread too, or who has adopted the child since
 	 * (fill_psinfo of Linux 6.1, fs/binfmt_elf.c: the number of real_parent, which is a thread). */
 	parent = py ? number_of_main_thread(py, py->interp_head) : -1;
-	if (parent == f->pid || f->pid <= 0 || (main && main->tid == parent))
+	if (parent == f->pid || f->pid <= 0 || is_thread(native, n, parent))
 		parent = -1;
 	if (main && on_a_threads_stack(t->img, main)) {
 		const int64_t by = parent > 0 ? parent : f->ppid;
@@ -149,7 +169,11 @@ static void forked(struct target *t, struct report *r)
 		return;
 	}
 	if (parent > 0) {
-		say(r, str_printf(r->arena, "in a child that pid %" PRId64 " forked%s", parent, parent == f->ppid ? "" : ", or that a child of it did"));
+		say(r, str_printf(r->arena, "in a child that pid %" PRId64 " forked%s", parent, parent == f->ppid || generation == 1 ? "" : ", or that a child of it did"));
+		return;
+	}
+	if (generation > 0) {
+		say(r, parent_words(r->arena, f, generation));
 		return;
 	}
 	/* fork() in C without PyOS_AfterFork_Child: thread states name threads that only the parent has. */

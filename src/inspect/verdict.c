@@ -243,6 +243,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		r->verdict.location = innermost(&r->threads.p[0], 0, true);
 		if (!r->verdict.location)
 			r->verdict.location = innermost(&r->threads.p[0], 0, false);
+		life_notes(t, r, &r->threads.p[0]);
 	}
 	if (!r->verdict.title.s)
 		r->verdict.title = signal_name(r->arena, r->verdict.signal.number);
