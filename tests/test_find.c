@@ -161,6 +161,39 @@ START_TEST(each_way_by_itself)
 }
 END_TEST
 
+/* Where somebody says which: that one, though another is found first, or none at all. */
+static void named(const struct layout *l, const char *config)
+{
+	(void)config;
+	struct setup s;
+	set_up(&s, l, BY_DYNAMIC, false);
+	for (int wrong = 0; wrong < 2; wrong++) {
+		const addr_t at = build_hint(s.b) + (wrong ? 4096u : 0u);
+		struct py *py = NULL;
+		struct err err = { 0 };
+		image_facts_mut(s.img)->hint_runtime = build_hint(s.b) + (wrong ? 0u : 4096u);
+		int rc = py_open(s.img, s.mods, &(struct py_options){ .only_runtime = at }, s.b->arena, &py, &err);
+		ck_assert_msg(rc == (wrong ? ERR_NOPYTHON : 0), "%s: %d %s", l->name, rc, err.msg);
+		if (!wrong) {
+			ck_assert(py->interp_head == s.b->interp && py->runtime == s.b->runtime);
+			ck_assert_str_eq(py->layout.name, l->name);
+			continue;
+		}
+		char want[80];
+		snprintf(want, sizeof want, "no Python that can be read is at 0x%llx", (unsigned long long)at);
+		ck_assert_str_eq(err.msg, want);
+		ck_assert(err.why[0]);
+		ck_assert_str_eq(err.hint, "without --runtime");
+	}
+	tear_down(&s);
+}
+
+START_TEST(one_by_its_address)
+{
+	each_layout(named);
+}
+END_TEST
+
 /* What is said: every way, what became of it, and what would help. */
 static void nowhere(const struct layout *l, const char *config)
 {
@@ -437,6 +470,7 @@ int main(void)
 	TCase *tc = tcase_create("find");
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, each_way_by_itself);
+	tcase_add_test(tc, one_by_its_address);
 	tcase_add_test(tc, what_was_tried_is_said);
 	tcase_add_test(tc, cookies_in_strings);
 	tcase_add_test(tc, absurd_debug_offsets);

@@ -368,6 +368,43 @@ START_TEST(small_losses)
 }
 END_TEST
 
+/* A version or a layout that a user forced against the image's word, and another Python that is alive: said, each with what lifts it. */
+START_TEST(not_the_only_word)
+{
+	static const char *const forced[] = { "3.12.1", "3.9.18" }; /* against 3.9.18: by its version; by a layout, which leaves the version alone */
+	struct build *b = build_new(&tables[_i]);
+	build_thread(b, b->interp, BUILD_IDENT(b), PID);
+	for (size_t i = 0; i < 3; i++) {
+		struct py *py = build_py(b), other;
+		snprintf(py->version_denied, sizeof py->version_denied, "%s", i < 2 ? "3.9.18" : "");
+		snprintf(py->version_text, sizeof py->version_text, "%s", i < 2 ? forced[i] : "3.8.18");
+		other = *py;
+		py->other = i < 2 ? NULL : &other;
+		struct report *r = report_new();
+		say(py->img, py, NULL, r);
+		char want[256];
+		if (i < 2) {
+			snprintf(want, sizeof want, "the image says it is Python 3.9.18; %s was forced by --%s: stacks and values may be wrong", i ? tables[_i].name : "3.12.1",
+				 i ? "layout" : "python-version");
+			ck_assert_str_eq(message_of(r, P_VERSION_FORCED), want);
+			ck_assert_int_eq(r->verdict.likely, true);
+			ck_assert_str_eq(message_of(r, P_OTHER_PYTHON), "");
+		} else {
+			const unsigned long long at = py->runtime ? py->runtime : py->interp_head;
+			snprintf(want, sizeof want, "a second Python (3.8.18, at 0x%llx) is alive in this process; its thread states (1) are not shown", at);
+			ck_assert_str_eq(message_of(r, P_OTHER_PYTHON), want);
+			ck_assert_str_eq(message_of(r, P_VERSION_FORCED), "");
+			ck_assert_int_eq(r->python.others, true);
+			snprintf(want, sizeof want, "--runtime=0x%llx shows that one instead", at);
+			for (size_t k = 0; k < r->problems.n; k++)
+				ck_assert(r->problems.p[k].id != P_OTHER_PYTHON || str_is(r->problems.p[k].hint, want));
+		}
+		report_free(r);
+	}
+	build_free(b);
+}
+END_TEST
+
 /* A new thread has its maker's name in the kernel; what Python calls somebody else it is not called. */
 START_TEST(inherited_name)
 {
@@ -742,6 +779,7 @@ int main(void)
 	tcase_add_loop_test(c, broken_code, 0, n_tables);
 	tcase_add_loop_test(c, small_losses, 0, n_tables);
 	tcase_add_loop_test(c, inherited_name, 0, n_tables);
+	tcase_add_loop_test(c, not_the_only_word, 0, n_tables);
 	tcase_add_loop_test(c, natives, 0, n_tables);
 	tcase_add_loop_test(c, order, 0, n_tables);
 	tcase_add_loop_test(c, ended_main, 0, n_tables);

@@ -237,6 +237,17 @@ static void warn_places(const struct cli *c, const struct wish *w)
 			warn_place(c, "--source-map", w->source_map.p[i], true);
 }
 
+static bool address(const char *text, addr_t *ret)
+{
+	char *end;
+	errno = 0;
+	unsigned long long at = strtoull(text, &end, 16);
+	if (errno || *end || end == text || !at || text[0] == '-' || text[0] == '+' || text[0] == ' ')
+		return false;
+	*ret = at;
+	return true;
+}
+
 /* All options; CLI_EXIT's status or a usage error's in *status when it returns false. */
 static bool options(struct cli *c, struct wish *w, int *status)
 {
@@ -270,6 +281,10 @@ static bool options(struct cli *c, struct wish *w, int *status)
 			w->py.python_version = version_hex(value);
 			if (!w->py.python_version)
 				*status = cli_usage(c, "--python-version=3.12.1", "\"%s\" is not a version of Python", value);
+			break;
+		case PYANALYZE_runtime:
+			if (!address(value, &w->py.only_runtime))
+				*status = cli_usage(c, "--runtime=0x7f1234567000", "\"%s\" is no address", value);
 			break;
 		case PYANALYZE_layout: *status = read_layout(w, c, value); break;
 		case PYANALYZE_show: *status = show(w, c, value); break;

@@ -170,12 +170,9 @@ static void python_facts(struct target *t, struct report *r)
 		report_problem(r, P_SELF_DIFFERS, str_c(r->arena, str_printf(r->arena, "%u of %u fields of %s", py->self_differ, py->self_taken, py->layout.name)));
 
 	for (const struct py *other = py->other; other; other = other->other) {
-		/* One of the same version cannot be chosen. */
-		bool chosen = other->version >> 16 != py->version >> 16;
-		struct str hint = chosen ? str_printf(r->arena, "--python-version=%u.%u shows that one instead", other->version >> 24, other->version >> 16 & 255)
-					 : STR("");
-		report_problem(r, P_OTHER_PYTHON, other->version_text, (unsigned long long)(other->runtime ? other->runtime : other->interp_head),
-			       (unsigned long long)thread_states(other), str_c(r->arena, hint));
+		r->python.others = true;
+		const unsigned long long at = other->runtime ? other->runtime : other->interp_head;
+		report_problem(r, P_OTHER_PYTHON, other->version_text, at, (unsigned long long)thread_states(other), at);
 	}
 
 	struct walk w = py_interps(py);

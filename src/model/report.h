@@ -141,6 +141,7 @@ struct report {
 		struct str version;        /* "3.12.1" */
 		uint32_t hex;
 		bool debug, free_threaded;
+		bool others;               /* further ones are alive in the process, of which nothing is shown */
 		bool salvaged;             /* out of a truncated core: threads without a thread state may have had one */
 		struct str found_by, layout, executable;
 		struct str version_source;     /* "process" or "layout" */

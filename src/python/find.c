@@ -354,6 +354,8 @@ static bool search_memory(struct opening *o)
 
 bool find_runtime(struct opening *o, const struct py_options *opt)
 {
+	if (opt->only_runtime)
+		return attempt_runtime(o, opt->only_runtime, "hint") || attempt_interp(o, opt->only_runtime, "hint");
 	if (opt->hint_runtime && (attempt_runtime(o, opt->hint_runtime, "hint") || attempt_interp(o, opt->hint_runtime, "hint")))
 		return true;
 	addr_t hint = image_facts(o->img)->hint_runtime;
@@ -390,6 +392,16 @@ int find_salvage(struct opening *o, const struct py_options *opt, char *why, siz
 
 /* --- more than one --- */
 
+enum { INTERPRETER_SIZE = 1536 << 10 }; /* the smallest build of any version is larger */
+
+/* Other files would have to be read for it, and of a snapshot that costs. */
+static bool may_be_python(const struct module *m)
+{
+	struct str base = str_base((struct str){ (const char *)m->path.p, m->path.len });
+
+	return m->exe || str_starts(base, "libpython") || m->end - m->start >= INTERPRETER_SIZE;
+}
+
 void find_others(struct opening *o)
 {
 	struct py *found = o->found, **next = &found->other;
@@ -397,22 +409,19 @@ void find_others(struct opening *o)
 	size_t n = o->mods && own ? modules_list(o->mods, &list) : 0;
 	addr_t at;
 
-	/*
-	 * Those that are called libpython: any other file would have to be read for it, and of a snapshot that costs.  The program
-	 * itself was looked at first.
-	 */
 	bool first = true;
 	for (size_t i = 0; i < n; i++) {
-		struct str base = str_base((struct str){ (const char *)list[i].path.p, list[i].path.len });
-		if (&list[i] == own || !str_starts(base, "libpython"))
+		if (&list[i] == own || !may_be_python(&list[i]))
+			continue;
+		const bool runtime = modules_symbol_of(o->mods, &list[i], "_PyRuntime", &at) == 0;
+		if (!runtime && modules_symbol_of(o->mods, &list[i], "PyInterpreterState_Head", &at) < 0)
 			continue;
 		if (first)
 			tries_of_all(o);
 		first = false;
 		o->found = NULL;
 		o->damaged.py = NULL;
-		bool is = modules_symbol_of(o->mods, &list[i], "_PyRuntime", &at) == 0 ? attempt_runtime(o, at, "dynamic")
-			: modules_symbol_of(o->mods, &list[i], "PyInterpreterState_Head", &at) == 0 && attempt_code_at(o, at);
+		const bool is = runtime ? attempt_runtime(o, at, "dynamic") : attempt_code_at(o, at);
 		if (!is || o->found->interp_head == found->interp_head)
 			continue;
 		*next = o->found;

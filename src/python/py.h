@@ -56,6 +56,7 @@ struct py_options {
 	uint32_t python_version;  /* the low 16 bits 0: whatever release of that minor version */
 	struct str layout_text;   /* --layout FILE's content */
 	addr_t hint_runtime;      /* try this first; verified like any other */
+	addr_t only_runtime;      /* this one (before 3.7 its first interpreter) or none; 0 */
 	char *version_seen;       /* 32 bytes or NULL: the version ("3.9.18", "3.13") of a Python that no layout fits */
 };
 /*

@@ -429,7 +429,14 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 		else
 			snprintf(o.known.text, sizeof o.known.text, "%u.%u", opt->python_version >> 24, opt->python_version >> 16 & 255);
 	}
+	if (opt->only_runtime && !opt->python_version && !opt->layout_text.s) /* whichever it is of several */
+		tries_of_all(&o);
 	bool found = find_runtime(&o, opt);
+	if (!found && opt->only_runtime) {
+		err_set(err, ERR_NOPYTHON, "no Python that can be read is at 0x%llx", (unsigned long long)opt->only_runtime);
+		err_why(err, "%s", o.last.why[0] ? o.last.why : "no layout is for it");
+		return err_hint(err, "without --runtime");
+	}
 	if (!found && opt->python_version && said_another(&o)) { /* else whatever it says */
 		o.known.forced = true;
 		found = find_runtime(&o, opt);

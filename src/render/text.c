@@ -368,7 +368,8 @@ static void verdict(struct text *t)
 	}
 	const struct report_frame *f = r->verdict.location;
 	if (f && (f->python || !r->verdict.raised_by.len)) {
-		key(t, f->python ? "from" : "in");
+		/* A signal from outside, or a snapshot, comes from no place in the program. */
+		key(t, !f->python ? "in" : r->verdict.kind == VERDICT_CRASH ? "from" : "at");
 		if (f->python)
 			function_and_place(t, f);
 		else

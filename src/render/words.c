@@ -190,7 +190,7 @@ void words_place(struct sb *b, const struct report *r, const struct report_frame
 const char *words_no_stack(const struct report *r, const struct report_thread *t)
 {
 	bool lost = t->has_python ? t->broken.s != NULL : r->python.unread || r->python.salvaged || (!r->python.found && !r->input.complete);
-	return lost ? "its Python stack is not known" : t->has_python ? "has no frame" : "runs no Python";
+	return lost ? "its Python stack is not known" : t->has_python ? "has no frame" : r->python.others ? "runs none of this Python" : "runs no Python";
 }
 
 void words_version(struct sb *b, const struct report *r)

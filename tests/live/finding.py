@@ -109,6 +109,12 @@ def serves(name, rep, done, first, count):
     return True
 
 
+def serves_which(rep):
+    """The number of the only app that it shows."""
+    seen = {f for t in rep["threads"] for f in functions(rep, t) if f.startswith("app_")} if rep else ()
+    return int(seen.pop()[4:]) if len(seen) == 1 else None
+
+
 def check(name, argv, home, found_by, first=0, count=1, core_only=False, options=(), problems=()):
     """Snapshot and core; found_by: of the core."""
     host = Host(argv, home)
@@ -262,10 +268,32 @@ def two(first, second, made_first, made_second):
                 tap.equal(rep["python"]["version"], python.version, "%s: both alive: %s: version" % (names, what))
                 other = second if python is first else first
                 said = [p for p in rep["problems"] if p["code"] == "PZ307"]
-                tap.ok(len(said) == 1 and "(%s, " % other.version in said[0]["message"] and "--python-version=" + other.minor in said[0]["hint"],
+                tap.ok(len(said) == 1 and "(%s, " % other.version in said[0]["message"] and "--runtime=0x" in said[0]["hint"],
                        "%s: both alive: %s: the other is told of" % (names, what), said)
+                if said:
+                    rep, done = report(path, said[0]["hint"].split()[0])
+                    if serves("%s: both alive: %s: %s by its address" % (names, what, other.minor), rep, done, 1 - n, 1):
+                        tap.equal(rep["python"]["version"], other.version, "%s: both alive: %s: by its address: version" % (names, what))
             rep, done = report(path)
             tap.equal((done.returncode, [p["code"] for p in rep["problems"] if p["code"] == "PZ307"]), (0, ["PZ307"]), "%s: both alive: %s" % (names, what))
+    finally:
+        host.end()
+    # Twice the same version, and under a name that does not tell: only its address can choose it.
+    host = Host([loader, "start", a, "start", made_first.library("engine.bin")])
+    try:
+        if not tap.ok(host.ready(), "%s twice: both start" % first.name, host.text()):
+            return
+        snap, why = host.snapshot()
+        if not snap:
+            tap.skip("%s twice" % first.name, why)
+            return
+        rep, done = report(snap)
+        said = [p for p in rep["problems"] if p["code"] == "PZ307"]
+        if tap.ok(len(said) == 1 and "(%s, " % first.version in said[0]["message"], "%s twice: the other is told of" % first.name, said):
+            shown = [serves_which(rep)]
+            rep, done = report(snap, said[0]["hint"].split()[0])
+            shown.append(serves_which(rep))
+            tap.equal(sorted(shown), [0, 1], "%s twice: each can be shown" % first.name)
     finally:
         host.end()
 
