@@ -228,7 +228,79 @@ static void where_it_has_been(const struct layout *l)
 	build_free(b);
 }
 
-static void (*const cases[])(const struct layout *l) = { where_it_is_kept, what_it_says, where_it_has_been };
+/* 2.7: SETUP_FINALLY to 4; there SETUP_EXCEPT to 10, whose END_FINALLY is at 11, and its own at 13. */
+static const uint8_t finally_code[] = { 122, 1, 0, 9, 9, 121, 2, 0, 9, 9, 9, 88, 9, 88, 9 };
+
+static void what_a_finally_holds(const struct layout *l)
+{
+	static const struct { int lasti, live, handler, level; bool older; int rc; } ways[] = {
+		{ 4, 0, 4, 1, false, 0 },            /* just begun */
+		{ 12, 0, 10, 4, false, 0 },          /* the try inside of it is over: it took the entry */
+		{ 9, 1, 10, 4, false, 0 },           /* or is under way */
+		{ 13, 0, 4, 1, true, 0 },            /* and has called another function */
+		{ 3, 0, 4, 1, false, ERR_ABSENT },   /* not begun; over */
+		{ 14, 0, 4, 1, false, ERR_ABSENT },
+		{ 4, 0, 4, 0, false, ERR_ABSENT },   /* another one was begun without an exception: the words are left over */
+		{ 4, 0, 99, 1, false, ERR_ABSENT },
+		{ 4, 0, 4, 100, false, ERR_ABSENT }, /* levels and counts that cannot be */
+		{ 4, 0, 10, 0, false, ERR_ABSENT },
+		{ 4, 99, 4, 1, false, ERR_CORRUPT },
+		{ -1, 0, 4, 1, false, ERR_ABSENT },
+	};
+	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+		__auto_type c = &ways[i];
+		struct build *b = build_new(l);
+		addr_t thread = build_thread(b, b->interp, BUILD_IDENT(b), 100), type = error_type(b, "ValueError", false, 0), zero[4] = { 0 };
+		addr_t code = build_code(b, &(struct build_code){ .name = "f", .file = "f.py", .firstlineno = 1, .stacksize = 5, .code = { finally_code, sizeof finally_code } });
+		addr_t frame = build_frame(b, thread, &(struct build_frame){ .code = code, .lasti = c->lasti, .entry = true, .stack = zero, .n_stack = 4, .executing = true });
+		struct py_exception e = { 0 };
+		const bool kept = TRAIT(b, handled_kept) > 0;
+		addr_t text = build_str(b, "not made yet"), tb = passed(b, b->types.none, frame, 0, 7);
+		if (kept) {
+			const addr_t stack = build_field_get(b, frame, F_PyFrameObject_f_valuestack), word[4] = { b->types.none, tb, text, type };
+			for (size_t k = 0; k < 4; k++)
+				build_ptr(b, stack + k * l->abi.width, word[k]);
+			WRITE(b, frame, PyFrameObject, f_iblock, c->live);
+			addr_t block = build_field_at(b, frame, F_PyFrameObject_f_blockstack);
+			WRITE(b, block, PyTryBlock, b_handler, c->handler);
+			WRITE(b, block, PyTryBlock, b_level, c->level);
+		}
+		if (c->older)
+			build_frame(b, thread, &(struct build_frame){ .code = build_code(b, &(struct build_code){ .name = "g", .file = "f.py", .firstlineno = 1 }), .lasti = 2 });
+		int rc = py_exception_in_finally(build_py(b), thread, &e);
+		MUST(rc == (kept ? c->rc : ERR_ABSENT), "%s: %zu: %d", l->name, i, rc);
+		if (rc == 0) {
+			ck_assert_uint_eq(e.type, type);
+			ck_assert_uint_eq(e.value, text);
+			ck_assert_uint_eq(e.traceback, tb);
+		}
+		build_free(b);
+	}
+}
+
+/* Code that is no compiler's: too deep, an end without a beginning, an argument that is cut off. */
+static void odd_finallies(const struct layout *l)
+{
+	uint8_t deep[65 * 3];
+	for (size_t i = 0; i < sizeof deep; i++)
+		deep[i] = i % 3 ? 0 : 122;
+	const struct { struct blob code; int rc; } odd[] = {
+		{ { deep, sizeof deep }, ERR_LIMIT }, { { (const uint8_t *)"\x58", 1 }, ERR_CORRUPT }, { { (const uint8_t *)"\x09\x7a\x01", 3 }, ERR_CORRUPT },
+	};
+	for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+		struct build *b = build_new(l);
+		if (TRAIT(b, handled_kept) > 0) {
+			addr_t thread = build_thread(b, b->interp, BUILD_IDENT(b), 100);
+			addr_t code = build_code(b, &(struct build_code){ .name = "f", .file = "f.py", .firstlineno = 1, .stacksize = 5, .code = odd[i].code });
+			build_frame(b, thread, &(struct build_frame){ .code = code, .lasti = 0, .entry = true, .executing = true });
+			struct py_exception e;
+			ck_assert_int_eq(py_exception_in_finally(build_py(b), thread, &e), odd[i].rc);
+		}
+		build_free(b);
+	}
+}
+
+static void (*const cases[])(const struct layout *l) = { where_it_is_kept, what_it_says, where_it_has_been, what_a_finally_holds, odd_finallies };
 
 START_TEST(exceptions)
 {

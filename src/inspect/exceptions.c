@@ -47,12 +47,12 @@ static void add_traceback(struct target *t, struct report *r, addr_t traceback, 
 	out->passed = n;
 }
 
-static void add(struct target *t, struct report *r, const struct report_thread *th, const struct py_exception *e, bool raised)
+static void add(struct target *t, struct report *r, const struct report_thread *th, const struct py_exception *e, bool raised, bool kept)
 {
 	struct report_exception *out = vec_push(&r->exceptions);
 	out->tid = th->tid;
 	out->raised = raised;
-	out->kept = !raised && TRAIT(t->py, handled_kept) > 0;
+	out->kept = kept;
 	if (py_exception_type(t->py, e, r->arena, &out->type) < 0)
 		out->type = (struct str){ 0 };
 	if (py_exception_text(t->py, e, TEXT_MAX, r->arena, &out->text) < 0)
@@ -68,9 +68,12 @@ void exceptions_add(struct target *t, struct report *r, const struct report_thre
 		return;
 	int raised = py_exception_raised(t->py, th->state, &e);
 	if (raised == 0)
-		add(t, r, th, &e, true);
+		add(t, r, th, &e, true, false);
+	int held = py_exception_in_finally(t->py, th->state, &e);
+	if (held == 0)
+		add(t, r, th, &e, false, false);
 	int handled = py_exception_handled(t->py, th->state, &e);
 	if (handled == 0)
-		add(t, r, th, &e, false);
-	r->verdict.exceptions_known = (raised == 0 || raised == ERR_ABSENT) && (handled == 0 || handled == ERR_ABSENT);
+		add(t, r, th, &e, false, TRAIT(t->py, handled_kept) > 0);
+	r->verdict.exceptions_known = (raised == 0 || raised == ERR_ABSENT) && (held == 0 || held == ERR_ABSENT) && (handled == 0 || handled == ERR_ABSENT);
 }

@@ -13,6 +13,11 @@ struct py_exception {
  * ERR_ABSENT: nothing is being handled; other ERR_*: it cannot be read.
  */
 int py_exception_handled(const struct py *py, addr_t thread, struct py_exception *ret) MUST_CHECK;
+/*
+ * 2.7: the exception that the innermost `finally` holds which a frame of the thread stands in; sys.exc_info() does not say it
+ * there.  ERR_ABSENT: none is held; other ERR_*: it cannot be told.  Later versions have it in py_exception_handled.
+ */
+int py_exception_in_finally(const struct py *py, addr_t thread, struct py_exception *ret) MUST_CHECK;
 /* What C code has set and nobody has caught yet.  As above. */
 int py_exception_raised(const struct py *py, addr_t thread, struct py_exception *ret) MUST_CHECK;
 

@@ -80,6 +80,7 @@ def exceptions(python):
         "syntax": ("SyntaxError", "invalid syntax (bad.py, line 1)", "handled", "compile("),
         "deep": ("ValueError", "('deep', 1.5, %s, None, [True, (1,)])" % ("'\\xff'" if old else "b'\\xff'"), "handled", 'raise ValueError("deep"'),
         "chosen": ("Rejected", "(42, 'order 7')", "handled", "raise Rejected(42"),
+        "finally": ("ValueError", "let pass", "let_pass", 'raise ValueError("let pass")'),
         "generator": None if old else ("KeyError", "'missing'", "generator", 'raise KeyError("missing")'),
         "group": ("ExceptionGroup", "several (2 sub-exceptions)", "handled", "raise ExceptionGroup("),
         "thread": ("ValueError", "invalid literal for int() with base 10: 'zz'", "top", 'int("zz")'),
