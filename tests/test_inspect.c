@@ -116,37 +116,46 @@ END_TEST
 
 /*
  * A handler, which did not ask for siginfo, in a library of which nothing is here, and what it interrupted, also of a library; or a
- * handler that has returned, and the second thread that sent the signal.
+ * handler that has returned, and the second thread that sent the signal, or stands in a handler itself.
  */
+enum { NO_HANDLER = 99 };
 static const struct {
 	int signo; addr_t pc; bool returned; unsigned trap; bool second; addr_t second_pc; enum verdict_kind kind; const char *title; addr_t place; const char *sender;
 } handled[] = {
 	{ SIGABRT, 0x41100, false, 14, false, 0, VERDICT_CRASH, "SIGSEGV: write to address 0x1234 (nothing is mapped there)", 0x52345, NULL },
 	{ SIGSEGV, 0x52345, true, 14, false, 0, VERDICT_CRASH, "SIGSEGV: write to address 0x1234 (nothing is mapped there)", 0x52345, NULL },
-	{ SIGSEGV, 0x52345, false, 14, false, 0, VERDICT_CRASH, "SIGSEGV: the process sent it to itself", 0x52345, NULL },
+	{ SIGSEGV, 0x52345, false, NO_HANDLER, false, 0, VERDICT_CRASH, "SIGSEGV: the process sent it to itself", 0x52345, NULL },
 	{ SIGABRT, 0x61100, false, 0, false, 0, VERDICT_STOPPED, "SIGABRT from outside (the sender is not in the core)", 0, NULL },
 	{ SIGABRT, 0x61100, false, 0, true, 0x61100, VERDICT_STOPPED, "SIGABRT from another thread of the process or from outside (the sender is not in the core)", 0, NULL },
-	{ SIGABRT, 0x61100, false, 0, true, 0x61207, VERDICT_CRASH, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)", 0x61050, "thread 4712" },
+	{ SIGABRT, 0x61100, false, 0, true, 0x61207, VERDICT_CRASH, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)", 0x61207, "it came to thread 4711" },
+	/* Not handled where it came to: another thread sent it, or stands in a handler of a fault, which sent it. */
+	{ SIGSEGV, 0x61100, false, NO_HANDLER, true, 0x61207, VERDICT_CRASH, "SIGSEGV: the process sent it to itself", 0x61207, "it came to thread 4711" },
+	{ SIGABRT, 0x61100, false, NO_HANDLER, true, 0x61180, VERDICT_CRASH, "SIGSEGV: write to address 0x1234 (nothing is mapped there)", 0x52345, "it came to thread 4711" },
+	{ SIGABRT, 0x61100, false, NO_HANDLER, true, 0x61100, VERDICT_CRASH, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)", 0x61100, NULL },
 };
+
+static void put_context(struct build_elf *b, uint8_t *context, addr_t pc, addr_t sp, unsigned trap)
+{
+	build_elf_put(b, context, 8, 7);
+	build_elf_put(b, context + 160, 8, sp);
+	build_elf_put(b, context + 168, 8, pc);
+	build_elf_put(b, context + 184, 8, 0x002b000000000033);
+	build_elf_put(b, context + 192, 8, 6);
+	build_elf_put(b, context + 200, 8, trap);
+	build_elf_put(b, context + 216, 8, 0x1234);
+}
 
 START_TEST(handlers)
 {
 	__auto_type c = &handled[_i];
 	enum { SP = 0x31800 };
-	const bool chained = c->pc == 0x61100, there = _i != 2;
+	const bool chained = c->pc == 0x61100, there = c->trap != NO_HANDLER;
 	struct build_elf *b = build_elf_new("x86_64");
 	build_elf_thread(b, PID, c->pc, SP);
 	build_elf_reg(b, "rbp", chained ? SP : 0);
 	uint8_t *stack = build_elf_memory(b, 0x30000, 0x4000, 3), *context = stack + (SP - 0x30000) + (c->returned ? -0x800 : chained ? 16 : 0x200);
-	if (there) {
-		build_elf_put(b, context, 8, 7);
-		build_elf_put(b, context + 160, 8, c->returned ? SP : SP + 0x900);
-		build_elf_put(b, context + 168, 8, chained ? 0x61050 : 0x52345);
-		build_elf_put(b, context + 184, 8, 0x002b000000000033);
-		build_elf_put(b, context + 192, 8, 6);
-		build_elf_put(b, context + 200, 8, c->trap);
-		build_elf_put(b, context + 216, 8, 0x1234);
-	}
+	if (there)
+		put_context(b, context, chained ? 0x61050 : 0x52345, c->returned ? SP : SP + 0x900, c->trap);
 	if (chained) { /* a frame pointer to the handler's return */
 		build_elf_put(b, stack + (SP - 0x30000) + 8, 8, 0x61300);
 		uint8_t *code = build_elf_memory(b, 0x61000, 0x1000, 5);
@@ -162,9 +171,14 @@ START_TEST(handlers)
 	build_elf_prpsinfo(b, PID, 1, 0, "python", "python x.py");
 	build_elf_signal_from(b, c->signo, -6, PID, 1000);
 	if (c->second) {
-		build_elf_thread(b, PID + 1, c->second_pc, 0x33000);
+		build_elf_thread(b, PID + 1, c->second_pc, 0x30800);
 		build_elf_reg(b, "rdi", PID);
 		build_elf_reg(b, "rsi", (uint64_t)c->signo);
+		if (c->second_pc == 0x61180) {
+			build_elf_reg(b, "rbp", 0x30800);
+			build_elf_put(b, stack + 0x808, 8, 0x61300);
+			put_context(b, stack + 0x810, 0x52345, 0x30f00, 14);
+		}
 	}
 	struct image *img = build_elf_open(b);
 	struct report *r = report_new();
@@ -180,7 +194,7 @@ START_TEST(handlers)
 	}
 	const char *sender = NULL;
 	for (size_t i = 0; i < r->verdict.notes.n; i++)
-		if (!strcmp(r->verdict.notes.p[i].key, "sender"))
+		if (!strcmp(r->verdict.notes.p[i].key, "signal"))
 			sender = str_c(r->arena, r->verdict.notes.p[i].text);
 	ck_assert(c->sender ? sender && !strcmp(sender, c->sender) : !sender);
 	report_free(r);

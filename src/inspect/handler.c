@@ -196,16 +196,58 @@ static bool raised_and_returned(struct target *t, struct report *r, const struct
 	return true;
 }
 
-/* Does another thread stand where it has just sent the signal?  0: not known, -1: there is no other thread. */
+/* Does another thread stand where it has just sent the signal?  0: not known, -1: there is no other thread that could. */
 static int64_t sent_by_another(struct target *t, int64_t tid, int signo)
 {
 	const struct thread *th;
 	const size_t n = image_threads(t->img, &th);
+	addr_t at;
+	uint64_t single;
+	/* glibc 2.32 on (sys/single_threaded.h): there has been another one, which may have ended. */
 	if (n < 2)
-		return -1;
+		return t->mods && modules_symbol(t->mods, "__libc_single_threaded", &at, NULL, NULL) == 0 && image_read_uint(t->img, at, 1, &single) == 0 && !single ? 0 : -1;
 	for (size_t i = 0; i < n; i++)
 		if (th[i].tid != tid && sending_to(t->img, &th[i].regs, image_facts(t->img)->pid, tid, signo) == SENDS_YES)
 			return th[i].tid;
+	return 0;
+}
+
+/* Do the frames of a thread lead to a handler of a fault? */
+static bool stands_in_handler(struct target *t, struct report *r, const struct report_thread *th, const struct thread *native)
+{
+	struct signal_frame sf;
+	struct interrupted in;
+	addr_t from = 0;
+	for (unsigned n = 0; n < HANDLERS && signal_frame_next(t->img, native, from, &sf) == 0; n++) {
+		from = sf.at + 8;
+		if (frames_lead(t, th, &sf) > 0 && origin_of(t, r, &sf, native->tid, image_facts(t->img)->siginfo.signo, &in) == ORIGIN_FAULT)
+			return true;
+	}
+	return false;
+}
+
+size_t handler_elsewhere(struct target *t, struct report *r, int64_t sender, bool *sends)
+{
+	const struct image_facts *f = image_facts(t->img);
+	const struct thread *native;
+	const size_t n = image_threads(t->img, &native);
+	*sends = true;
+	for (size_t i = 1; i < n && sender > 0; i++)
+		if (native[i].tid == sender)
+			return i;
+	if (n < 2 || !f->siginfo.known || f->siginfo.code > 0 || f->pid < 0 || f->siginfo.pid != f->pid ||
+	    sending_to(t->img, &native[0].regs, f->pid, native[0].tid, f->siginfo.signo) != SENDS_NO)
+		return 0;
+	for (size_t i = 1; i < n; i++)
+		if (sending_to(t->img, &native[i].regs, f->pid, native[0].tid, f->siginfo.signo) == SENDS_YES)
+			return i;
+	for (size_t i = 0; i < r->threads.n; i++) {
+		const struct report_thread *th = &r->threads.p[i];
+		if (th->image > 1 && th->image <= n && stands_in_handler(t, r, th, &native[th->image - 1])) {
+			*sends = false;
+			return th->image - 1;
+		}
+	}
 	return 0;
 }
 
@@ -334,8 +376,6 @@ void handler_said(struct report *r, const struct image_facts *f, const struct in
 	struct str then = f->siginfo.known && f->siginfo.has_sender && f->siginfo.pid != f->pid ? verdict_sender(r, f) : r->verdict.ended_by.name;
 	verdict_note(r, "handler", name.s ? str_printf(r->arena, STR_FMT " ran then; the process ended by " STR_FMT, STR_ARG(name), STR_ARG(then))
 		: str_printf(r->arena, "a signal handler ran then; the process ended by " STR_FMT, STR_ARG(then)));
-	if (in->other_tid > 0)
-		verdict_note(r, "sender", str_printf(r->arena, "thread %" PRId64, in->other_tid));
 }
 
 struct str handler_sender(struct report *r, const struct interrupted *in)

@@ -33,6 +33,11 @@ enum origin { ORIGIN_FAULT, ORIGIN_OWN, ORIGIN_OUTSIDE, ORIGIN_UNTOLD /* a fault
  * signal that ended the process: what re-raises a signal, as faulthandler does, raises the same.  tid: of the thread.
  */
 enum origin handler_origin(struct target *t, struct report *r, const struct signal_frame *sf, int64_t tid, int last, struct interrupted *in);
+/*
+ * The thread, as the image counts them, that ended the process by a signal which another one got: it stands where it has just sent
+ * it (sends; sender > 0: that thread is known), or in a handler of a fault.  0: none.
+ */
+size_t handler_elsewhere(struct target *t, struct report *r, int64_t sender, bool *sends);
 /* A frame that was left behind by a handler which returned to just where th stands, and by all its registers. */
 bool handler_returned(struct image *img, const struct thread *th, struct signal_frame *ret);
 /* Is what was interrupted at pc, by th's frames, a part of raise()? */

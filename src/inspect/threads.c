@@ -638,11 +638,11 @@ static void inherited_names(struct report *r)
 /* The thread that the signal came to, the main one, those with Python frames; a thread state whose thread is gone is to blame for nothing. */
 static int rank(const struct report_thread *t)
 {
-	if (t->signalled)
-		return t->holds_gil ? 0 : 1; /* it may have a thread state in each of several interpreters */
+	if (t->crashed || t->signalled) /* most often both */
+		return (t->crashed ? 0 : 2) + (t->holds_gil ? 0 : 1); /* it may have a thread state in each of several interpreters */
 	if (!t->has_python)
-		return t->main ? 6 : 7;
-	return t->stale || t->starting ? 5 : t->main ? 2 : t->active ? 3 : 4;
+		return t->main ? 8 : 9;
+	return t->stale || t->starting ? 7 : t->main ? 4 : t->active ? 5 : 6;
 }
 
 struct ranked { int rank; int64_t tid; size_t i; };

@@ -197,6 +197,27 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	life_notes(t, r, th);
 }
 
+/* Where the signal came to another thread than that which ended the process: that one; NULL: not known, or they are the same. */
+static struct report_thread *from_another(struct target *t, struct report *r, const struct thread *native, int64_t sender)
+{
+	bool sends;
+	const size_t i = handler_elsewhere(t, r, sender, &sends);
+	struct report_thread *found = NULL;
+	for (size_t k = 0; k < r->threads.n && i; k++)
+		if (r->threads.p[k].image == i + 1 && !found)
+			found = &r->threads.p[k];
+	if (!found)
+		return NULL;
+	for (size_t k = 0; k < r->threads.n; k++)
+		r->threads.p[k].crashed = r->threads.p[k].tid == found->tid;
+	verdict_note(r, "signal", str_printf(r->arena, "it came to thread %" PRId64, (int64_t)native[0].tid));
+	if (!sends) {
+		r->verdict.likely = true;
+		report_problem(r, P_LIKELY, "another thread than the one that got the signal was in a handler of a fault");
+	}
+	return found;
+}
+
 static int run(struct target *t, const struct limits *lim, struct report *r)
 {
 	static const char *const word[] = { [VERDICT_UNKNOWN] = "UNKNOWN", [VERDICT_CRASH] = "CRASH", [VERDICT_STOPPED] = "STOPPED", [VERDICT_SNAPSHOT] = "SNAPSHOT" };
@@ -221,7 +242,13 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	for (size_t i = 0; i < r->threads.n && n && r->verdict.kind == VERDICT_CRASH; i++)
 		if (r->threads.p[i].crashed && !at)
 			at = &r->threads.p[i];
-	const bool handler = at && handler_find(t, r, at, native, &in);
+	bool handler = at && handler_find(t, r, at, native, &in);
+	struct report_thread *other = at && (!handler || in.other_tid > 0) ? from_another(t, r, native, handler ? in.other_tid : 0) : NULL;
+	if (other) {
+		at = other;
+		native += at->image - 1;
+		handler = handler_find(t, r, at, native, &in) && !in.outside;
+	}
 	if (handler && in.outside) {
 		handler_said(r, f, &in, at);
 		r->verdict.kind = VERDICT_STOPPED;

@@ -93,7 +93,7 @@ struct report_exception {
 	uint64_t passed;           /* all of them */
 };
 
-/* A line that explains the verdict: "handler", "sender", "collector", "state" and what is to be said of it. */
+/* A line that explains the verdict: "handler", "signal", "collector", "state" and what is to be said of it. */
 struct report_note { const char *key; struct str text; };
 
 struct report_interp { int64_t id; /* up to 3.6, which number none: its place, the main one first */ bool main; bool gil_known, gil_locked; int64_t gil_holder_tid; /* -1: nobody or not known */ };

@@ -167,18 +167,22 @@ def faults(python):
 
 
 def passed_on(python):
-    """A signal that the process sent itself by another thread, below a handler that did not ask: whose it was is not claimed."""
-    got = crash(python, "faulthandler-thread") if python.minor != "2.7" and not python.config.startswith("i386") else None
-    if not got:
-        return
-    rep, text, _, target = got
-    verdict = rep["verdict"]
-    if verdict["kind"] == "crash":  # it still stands there
-        tap.ok(re.match(r"thread \d+$", line(text, "sender") or ""), "%s: which thread sent it" % python.name, text[:500])
-    else:
-        tap.equal((verdict["kind"], verdict["title"], without_likely(rep)),
-                  ("stopped", "SIGABRT from another thread of the process or from outside (the sender is not in the core)", False), "%s: it is not claimed who sent it" % python.name)
-    target.end()
+    """A signal that another thread sent: that is the place as long as it stands there.  Else whose it was is not claimed below a handler that did not ask."""
+    for case in ("thread-kill", "faulthandler-thread"):
+        got = crash(python, case) if case == "thread-kill" or (python.minor != "2.7" and not python.config.startswith("i386")) else None
+        if not got:
+            continue
+        rep, text, _, target = got
+        verdict, name = rep["verdict"], "%s: %s" % (python.name, case)
+        if line(text, "signal"):
+            tap.ok(line(text, "signal") == "it came to thread %d" % target.pid and (line(text, "raised by") or "").startswith("kill()") and
+                   verdict["location"]["function"] == "<lambda>" and verdict["kind"] == "crash", "%s: which thread sent it" % name, text[:500])
+        elif case == "thread-kill":
+            tap.equal((verdict["kind"], verdict["tid"]), ("crash", target.pid), "%s: the thread that it came to" % name)
+        else:
+            tap.equal((verdict["kind"], verdict["title"], without_likely(rep)),
+                      ("stopped", "SIGABRT from another thread of the process or from outside (the sender is not in the core)", False), "%s: it is not claimed who sent it" % name)
+        target.end()
 
 
 def without_files(python):
