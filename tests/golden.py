@@ -201,8 +201,9 @@ def run_snaps():
         stem, folder = os.path.splitext(os.path.basename(snap))[0], os.path.dirname(snap)
         name = os.path.relpath(snap, f'{ROOT}/fixtures/snaps')
         for form, suffix in (('text', '.txt'), ('json', '.json')):
-            # The same wherever it runs: a relative path, no sources, and nothing of what this machine has or lacks of the modules.
-            p = subprocess.run([PYANALYZE, '--show=-native', '--format', form, '--debug-path=', '--source-map', '/=/nonexistent/', os.path.basename(snap)], cwd=folder,
+            # The same wherever it runs: a relative path, no sources, native stacks where the fixture holds what they take, and nothing of what this machine has or lacks of the modules.
+            native = '-n' if stem.endswith('-native') else '--show=-native'
+            p = subprocess.run([PYANALYZE, native, '--format', form, '--debug-path=', '--source-map', '/=/nonexistent/', os.path.basename(snap)], cwd=folder,
                                capture_output=True, env={'PATH': os.environ['PATH'], 'COLUMNS': '100', 'LC_ALL': 'C'})
             check(f'{name}: {form}: exit 0', None if p.returncode == 0 else f'{p.returncode}: {p.stderr.decode(errors="replace")}')
             text = p.stdout.decode('utf-8')
@@ -210,7 +211,7 @@ def run_snaps():
                 check_json(f'{name}: {form}', text)
                 text = portable(text)
             else:
-                text = text.split('\nLimits of this report')[0]
+                text = re.sub(r'  \(build-id [0-9a-f]+\)', '', text.split('\nLimits of this report')[0])
             same(f'{name}: {form}: as {stem}{suffix}', f'{folder}/{stem}{suffix}', text)
 
 

@@ -11,6 +11,7 @@
 
 #include "build_cfi.h"
 #include "config.h"
+#include "image/record.h"
 #include "module/native.h"
 
 enum { CODE = 0x400000, STACK = 0x7ff00000, SIZE = 0x4000, RBP = 6, RSP = 7, RIP = 16 };
@@ -314,6 +315,46 @@ START_TEST(damaged)
 }
 END_TEST
 
+static bool among(const addr_t *list, size_t n, addr_t at)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i] == at)
+			return true;
+	return false;
+}
+
+/* A record has what unwinding reads: of tables, which are copied, what of the copy was looked at; by pages, and on x86-64 by bytes. */
+START_TEST(recorded)
+{
+	const bool exact = _i;
+	cfi_module(code, NULL, 0);
+	memset(stack, 0, sizeof stack);
+	put(STACK + 0x108, IN + 0x20);
+	struct image *img = image(1);
+	*image_add_mapping(img) = (struct mapping){ .start = CODE, .end = CODE + SIZE, .prot = 5, .path = { (const uint8_t *)"/a.so", 5 } };
+	image_settle(img);
+	registers(img, 0, IN + 0x10, STACK + 0x100, 0);
+	struct modules *mods = no_modules(img);
+	struct record *rec = record_start(img);
+	ck_assert_int_eq(native_read_all(img, mods, &native_default, exact), 0);
+	record_stop(rec);
+	const addr_t *list;
+	size_t n = record_pages(rec, &list);
+	ck_assert(among(list, n, CODE));
+	ck_assert(among(list, n, (CODE + CFI_FRAME) & ~(addr_t)(RECORD_PAGE - 1)));
+	ck_assert(among(list, n, STACK));
+	ck_assert(!among(list, n, CODE + 0x3000));
+	n = record_blocks(rec, &list);
+	ck_assert(among(list, n, (CODE + CFI_FRAME + 24) & ~(addr_t)(RECORD_BLOCK - 1)));
+#if defined(__x86_64__)
+	ck_assert_int_eq(among(list, n, ((CODE + CFI_FRAME) & ~(addr_t)(RECORD_PAGE - 1)) + RECORD_PAGE - RECORD_BLOCK), !exact);
+#endif
+	record_free(rec);
+	modules_close(mods);
+	image_close(img);
+}
+END_TEST
+
 static void start(size_t threads, const struct native_limits *lim, struct image **img, struct modules **mods, struct native **n)
 {
 	set_code();
@@ -498,6 +539,7 @@ int main(void)
 	tcase_set_timeout(c, 30);
 	tcase_add_loop_test(c, built, 0, (int)(sizeof stacks / sizeof *stacks));
 	tcase_add_loop_test(c, damaged, 0, (int)(sizeof damages / sizeof *damages));
+	tcase_add_loop_test(c, recorded, 0, 2);
 	tcase_add_loop_test(c, machines, 0, (int)(sizeof others / sizeof *others));
 	tcase_add_test(c, frames_limit);
 	tcase_add_test(c, frame_registers);

@@ -135,6 +135,23 @@ START_TEST(many_pages_in_any_order)
 }
 END_TEST
 
+START_TEST(blocks)
+{
+	uint64_t calls = 0, v;
+	char buf[200];
+	struct image *img = an_image(&calls);
+	struct record *r = record_start(img);
+	ck_assert_int_eq(image_read_uint(img, BASE + 60, 8, &v), 0); /* across two */
+	ck_assert_int_eq(image_read(img, BASE + RECORD_PAGE - 64, buf, 65), 0);
+	const addr_t *list;
+	ck_assert_uint_eq(record_blocks(r, &list), 4);
+	static const addr_t want[] = { BASE, BASE + 64, BASE + RECORD_PAGE - 64, BASE + RECORD_PAGE };
+	ck_assert(!memcmp(list, want, sizeof want));
+	record_free(r);
+	image_close(img);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("record");
@@ -143,6 +160,7 @@ int main(void)
 	tcase_add_test(t, what_is_not_there);
 	tcase_add_test(t, a_search_needs_nothing);
 	tcase_add_test(t, many_pages_in_any_order);
+	tcase_add_test(t, blocks);
 	suite_add_tcase(s, t);
 	SRunner *sr = srunner_create(s);
 	srunner_run_all(sr, CK_SILENT);

@@ -2,7 +2,8 @@
  * A snapshot -> a fixture: only the pages that a full report reads, and every note, so that the report is the same.
  * What was left out is noted as such.  Used by tools/make_fixture.
  *
- *	fixture_trim IN.pz OUT.pz [OLD=NEW]...       OLD, NEW: text of the same length, put in place of it in memory
+ *	fixture_trim [-n] IN.pz OUT.pz [OLD=NEW]...       OLD, NEW: text of the same length, put in place of it in memory; -n: native stacks too,
+ *	and of pages only what is read: to have room for them
  *
  * Left out of the information note: what tells of the recording machine and no report shows.
  */
@@ -24,7 +25,7 @@ static int fail(const char *what, const struct err *err)
 	return 1;
 }
 
-enum { MARGIN = 4096 };
+enum { MARGIN = 4096, UNREAD = 0xdb /* what nothing is to take for data */ };
 
 struct loads { struct VEC(struct pz_load) list; struct VEC(struct lost) out; };
 
@@ -130,7 +131,14 @@ static void replace(uint8_t *p, size_t len, char *const *pairs)
 	}
 }
 
-static int write_load(struct pz_writer *w, struct image *img, const struct pz_load *load, char *const *pairs)
+static int by_address(const void *a, const void *b)
+{
+	addr_t x = *(const addr_t *)a, y = *(const addr_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+/* fp: of its pages only what was read is kept, and what is next to that; NULL: all. */
+static int write_load(struct pz_writer *w, struct image *img, const struct pz_load *load, const struct footprint *fp, char *const *pairs)
 {
 	if (!load->filesz)
 		return 0;
@@ -144,6 +152,11 @@ static int write_load(struct pz_writer *w, struct image *img, const struct pz_lo
 		memset(buf, 0, MARGIN);
 	size_t after = image_read_some(img, load->start + size, buf + MARGIN + size, MARGIN);
 	replace(buf, MARGIN + size + after, pairs);
+	for (size_t i = 0; fp && i < size; i += RECORD_BLOCK) {
+		const addr_t at = load->start + i;
+		if (!bsearch(&at, fp->blocks, fp->n_blocks, sizeof at, by_address))
+			memset(buf + MARGIN + i, UNREAD, size - i < RECORD_BLOCK ? size - i : RECORD_BLOCK);
+	}
 	return pz_write(w, buf + MARGIN, size);
 }
 
@@ -156,8 +169,11 @@ int main(int argc, char **argv)
 	struct footprint fp = { 0 };
 	struct loads l = { 0 };
 	struct notes notes = { 0 };
+	const bool native = argc > 1 && !strcmp(argv[1], "-n");
+	argc -= native;
+	argv += native;
 	if (argc < 3)
-		return fail("usage: fixture_trim IN.pz OUT.pz [OLD=NEW]...", NULL);
+		return fail("usage: fixture_trim [-n] IN.pz OUT.pz [OLD=NEW]...", NULL);
 	for (int i = 3; i < argc; i++) {
 		const char *eq = strchr(argv[i], '=');
 		if (!eq || eq == argv[i] || strlen(eq + 1) != (size_t)(eq - argv[i]))
@@ -165,7 +181,7 @@ int main(int argc, char **argv)
 	}
 	if (image_open(argv[1], &img, &err) < 0)
 		return fail("cannot open the snapshot", &err);
-	if (footprint_find(img, &where, NULL, a, &fp, &err) < 0)
+	if (footprint_find(img, &where, NULL, native ? FOOTPRINT_NATIVE_EXACT : FOOTPRINT_PYTHON, a, &fp, &err) < 0)
 		return fail("no report can be made of it", &err);
 	const struct segment *segs;
 	size_t n = image_segments(img, &segs), next = 0;
@@ -182,7 +198,7 @@ int main(int argc, char **argv)
 		return fail(strerror(errno), NULL);
 	int rc = pz_begin(fd, &plan, &w, &err);
 	for (size_t i = 0; rc == 0 && i < l.list.n; i++)
-		rc = write_load(w, img, &l.list.p[i], argv + 3);
+		rc = write_load(w, img, &l.list.p[i], native ? &fp : NULL, argv + 3);
 	if (rc == 0)
 		rc = pz_finish(w, &err);
 	pz_close(w);

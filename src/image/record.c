@@ -1,4 +1,4 @@
-/* The pages that were read, as a growing list that is sorted when it has doubled: most reads are of the page before. */
+/* The pages and blocks that were read, as growing lists, each sorted when it has doubled: most reads are of the page before. */
 #include "image/record.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ struct pages {
 };
 struct record {
 	struct image *img;        /* NULL: stopped */
-	struct pages read, missed;
+	struct pages read, missed, blocks;
 };
 
 static int by_address(const void *a, const void *b)
@@ -40,18 +40,23 @@ static void add(struct pages *p, addr_t page)
 		tidy(p);
 }
 
+static void add_all(struct pages *p, addr_t addr, size_t len, addr_t size)
+{
+	const addr_t first = addr & ~(size - 1), last = (addr + (len - 1)) & ~(size - 1);
+	for (addr_t at = first; at != last; at += size)
+		add(p, at);
+	add(p, last);
+}
+
 static void note_read(void *arg, addr_t addr, size_t len)
 {
 	struct record *r = arg;
-	const addr_t first = addr & ~(addr_t)(RECORD_PAGE - 1);
 	if (!len) {
-		add(&r->missed, first);
+		add(&r->missed, addr & ~(addr_t)(RECORD_PAGE - 1));
 		return;
 	}
-	const addr_t last = (addr + (len - 1)) & ~(addr_t)(RECORD_PAGE - 1);
-	for (addr_t at = first; at != last; at += RECORD_PAGE)
-		add(&r->read, at);
-	add(&r->read, last);
+	add_all(&r->read, addr, len, RECORD_PAGE);
+	add_all(&r->blocks, addr, len, RECORD_BLOCK);
 }
 
 struct record *record_start(struct image *img)
@@ -76,6 +81,13 @@ size_t record_pages(struct record *r, const addr_t **ret)
 	return r->read.list.n;
 }
 
+size_t record_blocks(struct record *r, const addr_t **ret)
+{
+	tidy(&r->blocks);
+	*ret = r->blocks.list.p;
+	return r->blocks.list.n;
+}
+
 size_t record_missed(struct record *r, const addr_t **ret)
 {
 	tidy(&r->missed);
@@ -90,5 +102,6 @@ void record_free(struct record *r)
 	record_stop(r);
 	vec_free(&r->read.list);
 	vec_free(&r->missed.list);
+	vec_free(&r->blocks.list);
 	free(r);
 }

@@ -8,8 +8,8 @@ static const addr_t *kept(struct arena *a, const addr_t *list, size_t n)
 	return n ? arena_dup(a, list, n * sizeof *list) : NULL;
 }
 
-int footprint_find(struct image *img, const struct search *where, const struct py_options *opt, struct arena *a, struct footprint *ret,
-		   struct err *err)
+int footprint_find(struct image *img, const struct search *where, const struct py_options *opt, enum footprint_native native,
+		   struct arena *a, struct footprint *ret, struct err *err)
 {
 	struct record *rec = record_start(img);
 	struct target t = { .img = img, .arena = arena_new() };
@@ -23,12 +23,23 @@ int footprint_find(struct image *img, const struct search *where, const struct p
 			if (err)
 				*err = t.py_err;
 		}
+		if (native != FOOTPRINT_PYTHON) {
+			t.native_limits = native_default;
+			t.native_limits.lines = true;
+			if (native_start(img, t.mods, &t.native_limits, &t.native, &t.native_err) < 0)
+				t.native = NULL;
+		}
 		rc = inspect(&t, &lim, "", r);
+		native_close(t.native);
+		if (native != FOOTPRINT_PYTHON && rc == 0)
+			rc = native_read_all(img, t.mods, &t.native_limits, native == FOOTPRINT_NATIVE_EXACT);
 	}
 	record_stop(rec);
 	const addr_t *list;
 	ret->n_pages = record_pages(rec, &list);
 	ret->pages = kept(a, list, ret->n_pages);
+	ret->n_blocks = record_blocks(rec, &list);
+	ret->blocks = kept(a, list, ret->n_blocks);
 	ret->n_missed = record_missed(rec, &list);
 	ret->missed = kept(a, list, ret->n_missed);
 	record_free(rec);

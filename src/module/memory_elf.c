@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "module/native_touch.h"
+
 enum { SPAN_MAX = 1 << 30, HDR_MAX = 16 << 20, CHUNK = 1 << 16 };
 
 /* Where the fields are, by class: Elf32_Ehdr / Elf64_Ehdr and Elf32_Phdr / Elf64_Phdr. */
@@ -31,21 +33,21 @@ static void put(uint8_t *p, unsigned width, bool big, uint64_t v)
 		p[big ? width - 1 - i : i] = (uint8_t)(v >> 8 * i);
 }
 
-/* [from, to) of the span, page by page as far as it is there. */
+/* [from, to) of the span, page by page as far as it is there; for a record, touch_end reads what of it was used. */
 static uint64_t copy(struct mod *m, uint8_t *base, uint64_t from, uint64_t to, uint64_t *budget)
 {
 	const uint64_t lo = m->pub.start;
 	uint64_t got = 0;
 	for (uint64_t at = from; at < to && *budget >= CHUNK;) {
 		uint64_t n = to - at < CHUNK ? to - at : CHUNK;
-		if (image_read(m->mods->img, lo + at, base + at, (size_t)n) == 0) {
+		if (image_scan(m->mods->img, lo + at, base + at, (size_t)n) == n) {
 			got += n;
 			*budget -= n;
 		} else {
 			n = 4096 - (lo + at) % 4096;
 			if (n > to - at)
 				n = to - at;
-			if (image_read(m->mods->img, lo + at, base + at, (size_t)n) == 0) {
+			if (image_scan(m->mods->img, lo + at, base + at, (size_t)n) == n) {
 				got += n;
 				*budget -= n;
 			}
@@ -56,12 +58,13 @@ static uint64_t copy(struct mod *m, uint8_t *base, uint64_t from, uint64_t to, u
 }
 
 /* Where .eh_frame begins by .eh_frame_hdr (LSB 5.0, 10.6.2), as an offset in the span; the form that every linker writes. */
-static bool eh_frame_start(const uint8_t *base, uint64_t hdr, uint64_t size, bool big, uint64_t *ret)
+static bool eh_frame_start(struct mod *m, uint64_t hdr, uint64_t size, uint64_t *ret)
 {
 	enum { PCREL_SDATA4 = 0x1b };
-	if (size < 8 || base[hdr] != 1 || base[hdr + 1] != PCREL_SDATA4)
+	uint8_t b[8];
+	if (size < sizeof b || image_read(m->mods->img, m->pub.start + hdr, b, sizeof b) < 0 || b[0] != 1 || b[1] != PCREL_SDATA4)
 		return false;
-	*ret = hdr + 4 + (uint64_t)(int64_t)(int32_t)(uint32_t)get(base + hdr + 4, 4, big);
+	*ret = hdr + 4 + (uint64_t)(int64_t)(int32_t)(uint32_t)get(b + 4, 4, m->head->abi.big_endian);
 	return true;
 }
 
@@ -70,7 +73,7 @@ static bool tables(struct mod *m, uint8_t *base, uint64_t span, uint64_t hdr, ui
 	uint64_t end, from, to = 0;
 	if (!add_fits(hdr, size, &end) || end > span || size > HDR_MAX || !copy(m, base, hdr, end, budget))
 		return false;
-	if (!eh_frame_start(base, hdr, size, m->head->abi.big_endian, &from))
+	if (!eh_frame_start(m, hdr, size, &from))
 		from = hdr;
 	for (size_t i = 0; i < m->head->n_load; i++) {
 		const struct elf_part *l = &m->head->load[i];
@@ -121,6 +124,7 @@ out:
 		munmap(base, span);
 		return NULL;
 	}
+	touch_watch(base, span, pub->start);
 	return elf_memory((char *)base, span);
 }
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "module/modules.h"
+#include "module/native_touch.h"
 #include "module/native_unwind.h"
 
 const struct native_limits native_default = { .frames = 2000000, .threads = 200000, .memory = 1 << 30, .seconds = 20, .lines = false };
@@ -217,6 +218,17 @@ int native_finish(struct native *n, const struct native_records **ret, struct er
 	if (n->rc < 0 && err)
 		*err = n->err;
 	return n->rc;
+}
+
+int native_read_all(struct image *img, struct modules *mods, const struct native_limits *lim, bool exact)
+{
+	CLEANUP(cleanup_fd) int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return ERR_IO;
+	touch_begin(exact);
+	int rc = native_unwind(img, mods, lim, fd);
+	touch_end(img);
+	return rc;
 }
 
 void native_close(struct native *n)

@@ -26,6 +26,9 @@ int native_start(struct image *img, struct modules *mods, const struct native_li
 /* Waits for it, at most until its time is over, and then for good.  Always gives what came; err->msg says what went wrong:
  * ERR_GONE it died, ERR_LIMIT too slow or too big, ERR_CORRUPT nonsense came. */
 int native_finish(struct native *n, const struct native_records **ret, struct err *err) MUST_CHECK;
+/* For a record of the image: unwinds in this process, which must do nothing else, so that what that reads is in the record;
+ * exact: of unwind tables just the bytes, not the pages. */
+int native_read_all(struct image *img, struct modules *mods, const struct native_limits *lim, bool exact) MUST_CHECK;
 void native_close(struct native *n); /* takes NULL; ends the child */
 int native_pid(const struct native *n); /* for tests */
 
