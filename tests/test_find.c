@@ -243,9 +243,29 @@ static void dead(const struct layout *l, const char *config)
 	tear_down(&s);
 }
 
+/* A Python that is mapped, and nothing that leads to it: that it has no interpreter is not known then. */
+static void not_placed(const struct layout *l, const char *config)
+{
+	struct setup s;
+	struct py *py = NULL;
+	struct err err = { 0 };
+	char want[200], path[64];
+
+	(void)config;
+	set_up(&s, l, BY_NOTHING, false);
+	snprintf(path, sizeof path, "/usr/lib/libpython%u.%u.so.1.0", l->version >> 24, l->version >> 16 & 255);
+	map(s.img, path, 0x1000, 0x2000, 0);
+	image_settle(s.img);
+	ck_assert_int_eq(py_open(s.img, s.mods, NULL, s.b->arena, &py, &err), ERR_NOPYTHON);
+	snprintf(want, sizeof want, "Python %u.%u is mapped, but where it keeps its interpreters was not found (", l->version >> 24, l->version >> 16 & 255);
+	ck_assert_msg(!strncmp(err.why, want, strlen(want)), "%s: %s", l->name, err.why);
+	tear_down(&s);
+}
+
 START_TEST(what_was_tried_is_said)
 {
 	each_layout(nowhere);
+	each_layout(not_placed);
 	each_layout(dead);
 }
 END_TEST

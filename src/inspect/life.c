@@ -4,10 +4,11 @@
 #include <inttypes.h>
 
 #include "inspect/generation.h"
+#include "inspect/given.h"
 #include "python/object.h"
 #include "python/prove.h"
 
-enum { AT_RANDOM = 25, NAME_MAX = 200 };
+enum { AT_RANDOM = 25, NAME_MAX = 200, OLDEST = 24 };
 
 static void say(struct report *r, struct str text)
 {
@@ -16,49 +17,130 @@ static void say(struct report *r, struct str text)
 
 /* ---- ending, or not begun */
 
-/* The thread state that shuts the interpreter down. 3.12 on: the interpreter's own; up to 3.6 a variable of its own. */
-static bool finalizing(struct target *t, addr_t interp, addr_t *ret)
+/* The thread state that takes the interpreter apart. 3.12 on: the interpreter's own; up to 3.6 a variable of its own.  known: whether it is told. */
+static bool finalizing(struct target *t, addr_t interp, addr_t *ret, bool *known)
 {
 	const struct py *py = t->py;
 	addr_t at;
 	*ret = 0;
-	if (HAS(py, PyRuntime, finalizing) && READ(py, py->runtime, PyRuntime, finalizing, ret) == 0 && *ret)
-		return true;
-	if (interp && HAS(py, PyInterp, finalizing) && READ(py, interp, PyInterp, finalizing, ret) == 0 && *ret)
-		return true;
-	return !py->runtime && modules_symbol(t->mods, "_Py_Finalizing", &at, NULL, NULL) == 0 && image_read_ptr(t->img, at, ret) == 0 && *ret;
+	*known = (HAS(py, PyRuntime, finalizing) && READ(py, py->runtime, PyRuntime, finalizing, ret) == 0) ||
+		 (!py->runtime && modules_symbol(t->mods, "_Py_Finalizing", &at, NULL, NULL) == 0 && image_read_ptr(t->img, at, ret) == 0);
+	if (!*ret && interp && HAS(py, PyInterp, finalizing) && READ(py, interp, PyInterp, finalizing, ret) == 0)
+		*known = true;
+	return *ret;
+}
+
+/* Is a function of one of these names among the oldest frames of a thread's native stack?  What the compiler added to a name does not count. */
+static bool on_stack(struct target *t, const struct report_thread *th, const char *const *names)
+{
+	const struct native_view v = native_view_of(t, th, 0);
+	for (size_t i = v.n > OLDEST ? v.n - OLDEST : 0; i < v.n; i++) {
+		struct str name = native_view_function(&v, i, NULL);
+		const char *dot = name.len ? memchr(name.s, '.', name.len) : NULL;
+		if (dot)
+			name.len = (size_t)(dot - name.s);
+		for (const char *const *n = names; name.len && *n; n++)
+			if (str_is(name, *n))
+				return true;
+	}
+	return false;
+}
+
+static const char *const finalizers[] = { "Py_Finalize", "Py_FinalizeEx", "_Py_Finalize", NULL };
+static const char *const initializers[] = { "Py_Initialize", "Py_InitializeEx", "Py_InitializeFromConfig", "_Py_InitializeFromConfig", "pymain_init", NULL };
+
+static const struct report_thread *main_thread(const struct report *r)
+{
+	for (size_t i = 0; i < r->threads.n; i++)
+		if (r->threads.p[i].main && !r->threads.p[i].stale)
+			return &r->threads.p[i];
+	return NULL;
+}
+
+static const struct report_frame *oldest_python(const struct report_thread *th)
+{
+	for (size_t i = 0; i < th->n_runs; i++)
+		for (size_t k = 0; k < th->runs[i].n; k++)
+			if (th->runs[i].frames[k]->python)
+				return th->runs[i].frames[k];
+	return NULL;
+}
+
+static void shutting_down(struct report *r, const struct report_thread *th, const struct report_thread *by, const char *how)
+{
+	if (by == th)
+		say(r, str_printf(r->arena, "Python was shutting down, which this thread did%s", how));
+	else if (by && by->name.s)
+		say(r, str_printf(r->arena, "Python was shutting down, which thread \"" STR_FMT "\" did%s", STR_ARG(by->name), how));
+	else if (by && by->tid >= 0)
+		say(r, str_printf(r->arena, "Python was shutting down, which thread %" PRId64 " did%s", by->tid, how));
+	else
+		say(r, str_printf(r->arena, "Python was shutting down%s", how));
+}
+
+/*
+ * Before anything is taken apart, threading._shutdown (2.7: threading._MainThread._exitfunc) waits for the threads that are no daemons,
+ * then atexit's functions run, by Python code of its own in 2.7 (Python/pylifecycle.c: Py_FinalizeEx; 2.7 Python/pythonrun.c: Py_Finalize).
+ * Nothing else calls these from C.
+ */
+enum leaving { LEAVING_NOT, LEAVING_WAITS, LEAVING_HANDLERS };
+static enum leaving leaving(const struct report_frame *oldest)
+{
+	const struct str file = oldest && oldest->file.s ? str_base(oldest->file) : STR("");
+	if (str_is(file, "threading.py") && (str_is(oldest->function, "_shutdown") || str_is(oldest->function, "_exitfunc")))
+		return LEAVING_WAITS;
+	return str_is(file, "atexit.py") && str_is(oldest->function, "_run_exitfuncs") ? LEAVING_HANDLERS : LEAVING_NOT;
+}
+
+static void before_teardown(struct report *r, const struct report_thread *th, const struct report_thread *by, bool whole)
+{
+	const struct report_frame *f = by ? oldest_python(by) : NULL;
+	const enum leaving how = leaving(f);
+	if (how == LEAVING_WAITS)
+		say(r, STR("the main program had ended; Python waited for threads that are no daemons"));
+	else
+		shutting_down(r, th, by, (f && whole) || how == LEAVING_HANDLERS ? ": it ran an exit handler" : "");
 }
 
 static void python_life(struct target *t, struct report *r, const struct report_thread *th)
 {
 	const struct py *py = t->py;
+	const struct report_thread *main = main_thread(r), *by = on_stack(t, th, finalizers) ? th : main && on_stack(t, main, finalizers) ? main : NULL;
+	if (!by && main && leaving(oldest_python(main)) != LEAVING_NOT)
+		by = main;
 	addr_t interp = 0, state;
-	uint64_t initialized;
+	uint64_t initialized, now = 0;
+	bool told;
 	if (!py) {
 		addr_t at;
 		uint8_t byte;
+		if (by)
+			shutting_down(r, th, by, "");
+		else if (on_stack(t, th, initializers))
+			say(r, STR("Python was still starting, which this thread did"));
 		/* One is mapped, its variables (up to 3.6 the one) are there, and no interpreter is. */
-		if (t->py_err.code == ERR_NOPYTHON && !image_facts(t->img)->truncated && t->py_seen[0] &&
-		    (modules_symbol(t->mods, "_PyRuntime", &at, NULL, NULL) == 0 || modules_symbol(t->mods, "_PyThreadState_Current", &at, NULL, NULL) == 0) &&
-		    image_read(t->img, at, &byte, 1) == 0)
+		else if (t->py_err.code == ERR_NOPYTHON && !image_facts(t->img)->truncated && t->py_seen[0] &&
+			 (modules_symbol(t->mods, "_PyRuntime", &at, NULL, NULL) == 0 || modules_symbol(t->mods, "_PyThreadState_Current", &at, NULL, NULL) == 0) &&
+			 image_read(t->img, at, &byte, 1) == 0)
 			say(r, STR("Python had no interpreter: this was before Py_Initialize, or after Py_Finalize"));
 		return;
 	}
 	if (!th->state || READ(py, th->state, PyThread, interp, &interp) < 0)
 		interp = py->interp_head;
-	if (finalizing(t, interp, &state)) {
-		const struct report_thread *by = NULL;
+	if (finalizing(t, interp, &state, &told)) {
+		by = NULL;
 		for (size_t i = 0; i < r->threads.n && !by; i++)
 			if (r->threads.p[i].state == state)
 				by = &r->threads.p[i];
-		if (state == th->state)
-			say(r, STR("Python was shutting down, which this thread did"));
-		else if (by && by->name.s)
-			say(r, str_printf(r->arena, "Python was shutting down, which thread \"" STR_FMT "\" did", STR_ARG(by->name)));
-		else
-			say(r, STR("Python was shutting down"));
+		shutting_down(r, th, by, "");
+	} else if (by) {
+		before_teardown(r, th, by, told);
+	} else if (HAS(py, PyInterp, shutting_down) && READ(py, interp, PyInterp, shutting_down, &now) == 0 && now == 1) {
+		before_teardown(r, th, th->interpreter > 0 ? NULL : main, told); /* another interpreter than the main one: whoever ends it */
 	} else if (HAS(py, PyRuntime, initialized) && READ(py, py->runtime, PyRuntime, initialized, &initialized) == 0 && !initialized) {
 		say(r, STR("Python was still starting: Py_Initialize had not returned"));
+	} else if (!HAS(py, PyRuntime, initialized) && on_stack(t, th, initializers)) {
+		say(r, STR("Python was still starting, which this thread did"));
 	}
 }
 

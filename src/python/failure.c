@@ -109,9 +109,11 @@ int failure_say(struct opening *o, char *version_seen, struct err *err)
 		if (image_facts(o->img)->truncated)
 			snprintf(text, sizeof text, "Python %s is mapped, but its runtime is cut off, and no thread state could be proved in what is left",
 				 o->known.text);
-		else
+		else if (o->placed)
 			snprintf(text, sizeof text, "Python %s is mapped, but has no interpreter: this was before Py_Initialize or after Py_Finalize, "
 				 "or Python's data was left out", o->known.text);
+		else
+			snprintf(text, sizeof text, "Python %s is mapped, but where it keeps its interpreters was not found", o->known.text);
 		return not_found(o, err, "found no Python interpreter", text);
 	}
 	const struct proof *cut = not_captured(o);

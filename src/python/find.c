@@ -28,6 +28,14 @@ static void note_candidate(struct opening *o, enum way way, const char *what, ad
 	note(o, way, "%s at 0x%llx: %s", what, (unsigned long long)at, o->last.why[0] ? o->last.why : "no layout is for it");
 }
 
+/* Is the place there from which its interpreters are reached? */
+static bool is_there(const struct opening *o, addr_t at)
+{
+	addr_t word;
+
+	return image_read_ptr(o->img, at, &word) == 0;
+}
+
 /* --- symbols, and the section --- */
 
 static bool attempt_symbols(struct opening *o)
@@ -38,6 +46,7 @@ static bool attempt_symbols(struct opening *o)
 
 	for (unsigned n = 0; n < CANDIDATES_MAX && modules_symbol_next(o->mods, "_PyRuntime", &from, &at, NULL, &how) == 0; n++) {
 		o->sign = true;
+		o->placed |= is_there(o, at);
 		if (attempt_runtime(o, at, how))
 			return true;
 		note_candidate(o, WAY_SYMBOL, "_PyRuntime", at);
@@ -53,6 +62,7 @@ static bool attempt_sections(struct opening *o)
 
 	for (unsigned n = 0; n < CANDIDATES_MAX && modules_section_next(o->mods, ".PyRuntime", &from, &at, &size) == 0; n++) {
 		o->sign = true;
+		o->placed |= is_there(o, at);
 		if (attempt_runtime(o, at, "section"))
 			return true;
 		note_candidate(o, WAY_SECTION, ".PyRuntime", at);
@@ -69,6 +79,7 @@ static bool attempt_head(struct opening *o)
 	size_t from = 0;
 
 	for (unsigned n = 0; n < CANDIDATES_MAX && modules_symbol_next(o->mods, "interp_head", &from, &at, NULL, &how) == 0; n++) {
+		o->placed |= is_there(o, at);
 		if (image_read_ptr(o->img, at, &head) == 0 && attempt_interp(o, head, how))
 			return true;
 		note_candidate(o, WAY_SYMBOL, "interp_head", at);
@@ -99,6 +110,7 @@ static bool attempt_code_at(struct opening *o, addr_t at)
 		note(o, WAY_HEAD_CODE, "PyInterpreterState_Head at 0x%llx: what it returns (0x%llx) is not in the file", said, (unsigned long long)head.slot);
 		return false;
 	}
+	o->placed |= !head.indirect || is_there(o, base);
 	if (head.indirect) { /* base: _PyRuntime */
 		if (attempt_runtime(o, base, "head_code"))
 			return true;

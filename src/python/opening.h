@@ -42,6 +42,7 @@ struct opening {
 	uint32_t only;           /* --python-version: no other minor version */
 	struct known_version known, said; /* said: by a candidate, for the message only */
 	bool sign;               /* something of CPython was seen */
+	bool placed;             /* where its interpreters would be is known, and that is in the image */
 	struct proof self;       /* how far the process's own offsets came */
 	bool says_build, free_threaded; /* the candidate said whether it is free-threaded */
 	char self_name[64];

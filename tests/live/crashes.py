@@ -312,6 +312,11 @@ def in_libraries(python):
         if got:
             tap.ok(re.fullmatch(dict(IN_C)["fault_bus"], got[0]["verdict"]["title"]), "%s: past the end of a file, below faulthandler" % python.name, got[0]["verdict"]["title"])
             got[3].end()
+        got = crash(python, "daemon-at-end", c) if c and python.minor != "2.7" else None # there sys.modules is dropped too late
+        if got:
+            _, text, _, target = got
+            tap.ok(re.match(r"Python was shutting down, which thread \d+ did$", line(text, "state") or ""), "%s: another thread shuts it down" % python.name, text[:600])
+            target.end()
         if not cxx:
             tap.skip("%s: exceptions of C++" % python.name, "no compiler")
             return
@@ -357,7 +362,9 @@ def lives(python):
     """While Python shuts down, and in children that were forked in every way: what is known of it in this version."""
     version, counted = [int(n) for n in python.minor.split(".")], python.config.startswith("x86_64")  # glibc's count of forks is read
     by_thread, forked = version >= [3, 8] and not renews_number(python), r"in a child that (?:pid (\d+) forked$|was forked \(no exec since\); its parent was pid (\d+)$)"
-    for case, known, want in (("at-end", version >= [3, 6], r"Python was shutting down, which this thread did$"),
+    for case, known, want in (("at-end", True, r"Python was shutting down, which this thread did$"),
+                              ("exit-handler", True, r"Python was shutting down, which this thread did: it ran an exit handler$"),
+                              ("main-ended", True, r"the main program had ended; Python waited for threads that are no daemons$"),
                               ("forked", counted or by_thread, forked),
                               ("forked-twice", counted or by_thread, r"in a child that (?:pid (\d+) forked, or that a child of it did$|was forked \(2 forks since its program was executed\); "
                                                                      r"its parent was pid (\d+)$)"),

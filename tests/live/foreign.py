@@ -73,6 +73,9 @@ def check(python):
         done = run([PYANALYZE, "--json", "--show=-native"] + (["-e", python.argv[-1]] if old else []) + [core])
         if not tap.ok(done.returncode == 0, "%s: report" % name, done.stderr.decode("utf-8", "replace")):
             return
+        if old: # nothing leads to it then
+            without = run([PYANALYZE, core]).stdout.decode("utf-8", "replace")
+            tap.ok("was not found" in without and "Py_Initialize" not in without, "%s: without its file it is not said to have no interpreter" % name, without)
         rep = json.loads(done.stdout)
         tap.equal((rep["python"].get("version"), rep["python"].get("layout", "").split(" ")[-1]), (truth["version"], python.config), "%s: version and table" % name)
         got = stacks(rep)
