@@ -652,9 +652,36 @@ static void cut_off(const struct layout *l, const char *config)
 	build_free(b);
 }
 
+/* What the proof asks for first is in what the file lost: whatever that is, it is told as that, and not as a layout that does not fit. */
+static void cut_anywhere(const struct layout *l, const char *config)
+{
+	const enum py_field first[] = { F_PyInterp_tstate_head, F_PyInterp_sysdict, F_PyThread_interp, F_PyObject_ob_type };
+	for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
+		struct build *b = build_new(l);
+		addr_t t = build_thread(b, b->interp, IDENT, 100);
+		struct py *py;
+		struct err err = { 0 };
+		char path[64];
+		snprintf(path, sizeof path, "/usr/lib/libpython%u.%u.so.1.0", l->version >> 24, l->version >> 16 & 255);
+		build_settle(b);
+		const addr_t at = build_field_at(b, i == 2 ? t : i == 3 ? b->sysdict : b->interp, first[i]);
+		build_lose(b, at, l->abi.width);
+		struct image *img = build_image(b);
+		map_heap(b, img, path);
+		image_add_lost(img, at, at + l->abi.width);
+		image_facts_mut(img)->truncated = true;
+		int rc = py_open(img, NULL, &(struct py_options){ .hint_runtime = build_hint(b) }, b->arena, &py, &err);
+		ck_assert_msg(rc == ERR_NOPYTHON, "%s: %zu: %d %s", l->name, i, rc, err.msg);
+		ck_assert_msg(strstr(err.why, "cut off") || strstr(err.why, "not in the capture"), "%s: %zu: %s", l->name, i, err.why);
+		ck_assert_msg(strstr(err.hint, "not cut off"), "%s: %zu: %s", l->name, i, err.hint);
+		build_free(b);
+	}
+}
+
 START_TEST(what_proves_it_is_cut_off)
 {
 	each_layout(cut_off);
+	each_layout(cut_anywhere);
 }
 END_TEST
 

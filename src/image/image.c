@@ -49,6 +49,7 @@ struct image {
 	bool unsettled;
 	size_t hit;                 /* the segment that was found last */
 	struct set sets[1 << SET_BITS];
+	uint64_t lost_reads;
 	void (*watch)(void *arg, addr_t addr, size_t len); /* while it is set nothing is cached: reads are told as they were asked */
 	void *watch_arg;
 };
@@ -581,6 +582,24 @@ static bool covered(struct image *img, addr_t addr, size_t len)
 	return true;
 }
 
+static bool is_lost(const struct image *img, addr_t addr, size_t len)
+{
+	size_t lo = 0, hi = img->lost.n;
+	while (lo < hi) { /* the first that ends behind addr */
+		size_t mid = lo + (hi - lo) / 2;
+		if (img->lost.p[mid].end <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < img->lost.n && (img->lost.p[lo].start <= addr || img->lost.p[lo].start - addr < len);
+}
+
+uint64_t image_lost_reads(const struct image *img)
+{
+	return img->lost_reads;
+}
+
 int image_read(struct image *img, addr_t addr, void *buf, size_t len)
 {
 	struct block *b = cached(img, addr);
@@ -590,7 +609,10 @@ int image_read(struct image *img, addr_t addr, void *buf, size_t len)
 	}
 	if (len == 0)
 		return 0;
-	return covered(img, addr, len) && image_read_some(img, addr, buf, len) == len ? 0 : ERR_FAULT;
+	if (covered(img, addr, len) && image_read_some(img, addr, buf, len) == len)
+		return 0;
+	img->lost_reads += is_lost(img, addr, len);
+	return ERR_FAULT;
 }
 
 /* The number at p in the image's byte order. */

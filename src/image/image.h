@@ -122,6 +122,8 @@ const struct segment *image_segment_at(const struct image *img, addr_t addr);
 
 /* All of it or ERR_FAULT (buf untouched where nothing was captured); reads may cross segments that touch. */
 int image_read(struct image *img, addr_t addr, void *buf, size_t len) MUST_CHECK;
+/* How many reads failed so far since the memory that they asked for is lost: what the image said it should hold. */
+uint64_t image_lost_reads(const struct image *img);
 /* As much as there is from addr on: returns the count, 0 if none. */
 size_t image_read_some(struct image *img, addr_t addr, void *buf, size_t len);
 /* As image_read_some, for a search through memory: what it finds is read again by those above, so a record leaves this out. */

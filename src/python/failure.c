@@ -32,6 +32,19 @@ static const struct proof *not_captured(const struct opening *o)
 	return NULL;
 }
 
+/* The nearest candidate of the version that this is, or seems to be, if its proof asked for memory that the file lost; NULL. */
+static const struct proof *cut_off(const struct opening *o)
+{
+	const struct proof *best = o->self.lost ? &o->self : NULL;
+
+	for (size_t i = 0; i < o->n_tries; i++) {
+		const struct proof *p = &o->tries[i].best;
+		if (p->lost && (!o->known.version || o->tries[i].version >> 16 == o->known.version >> 16) && (!best || p->stage > best->stage))
+			best = p;
+	}
+	return best;
+}
+
 /* The nearest candidate of the version that this is, when all that speaks against it is that it is not all there; NULL. */
 static const struct proof *half_made(const struct opening *o)
 {
@@ -55,6 +68,12 @@ static void ways(const struct opening *o, struct sb *ret)
 			sb_printf(ret, "%s%s: %s", ret->len ? "; " : "", name[i], o->tried[i]);
 }
 
+static int hint_whole(const struct opening *o, struct err *err)
+{
+	return err_hint(err, image_facts(o->img)->kind == IMAGE_SNAPSHOT ? "copy it again and compare sizes, or take it again with pysnap"
+			: "a core that is not cut off: ulimit -c unlimited, and let it crash again");
+}
+
 /* The cause as it is, and what was tried. */
 static int not_found(const struct opening *o, struct err *err, const char *msg, const char *why)
 {
@@ -64,8 +83,7 @@ static int not_found(const struct opening *o, struct err *err, const char *msg, 
 	err_set(err, ERR_NOPYTHON, "%s", msg);
 	err_why(err, "%s%s%.*s%s", why, *why ? " (" : "", (int)tried.len, tried.s ? tried.s : "", *why ? ")" : "");
 	if (image_facts(o->img)->truncated)
-		return err_hint(err, image_facts(o->img)->kind == IMAGE_SNAPSHOT ? "copy it again and compare sizes, or take it again with pysnap"
-				: "a core that is not cut off: ulimit -c unlimited, and let it crash again");
+		return hint_whole(o, err);
 	if (image_facts(o->img)->kind == IMAGE_LIVE)
 		return err_hint(err, "pgrep -af python");
 	return err_hint(err, "-e PROGRAM or --sysroot DIR, with the files that ran and their symbols; --layout FILE for a Python of another make");
@@ -119,7 +137,14 @@ int failure_say(struct opening *o, char *version_seen, struct err *err)
 	const struct proof *cut = not_captured(o);
 	if (cut) {
 		err_set(err, ERR_NOPYTHON, "found no Python interpreter that can be read");
-		return err_why(err, "Python %s is there, but %s", o->known.text, cut->why);
+		err_why(err, "Python %s is there, but %s", o->known.text, cut->why);
+		return image_facts(o->img)->truncated ? hint_whole(o, err) : err->code;
+	}
+	cut = image_facts(o->img)->truncated ? cut_off(o) : NULL;
+	if (cut) {
+		err_set(err, ERR_NOPYTHON, "found no Python interpreter that can be read");
+		err_why(err, "Python%s%s is there, but the file is cut off, and what is left does not prove it: %s", o->known.text[0] ? " " : "", o->known.text, cut->why);
+		return hint_whole(o, err);
 	}
 	const struct proof *half = half_made(o);
 	if (half) {

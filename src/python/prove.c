@@ -265,7 +265,7 @@ static int prove_frames(const struct py *py, bool sure, bool lied, bool any_mino
 	return 0;
 }
 
-int py_prove(struct py *py, const struct known_version *known, bool any_minor, struct proof *ret)
+static int prove(struct py *py, const struct known_version *known, bool any_minor, struct proof *ret)
 {
 	bool sure = false, lied = false;
 
@@ -301,5 +301,14 @@ int py_prove(struct py *py, const struct known_version *known, bool any_minor, s
 	rc = prove_frames(py, sure && !any_minor, lied, any_minor, ret);
 	if (rc == 0)
 		ret->stage = PROOF_DONE;
+	return rc;
+}
+
+int py_prove(struct py *py, const struct known_version *known, bool any_minor, struct proof *ret)
+{
+	const uint64_t before = image_lost_reads(py->img);
+	int rc = prove(py, known, any_minor, ret);
+
+	ret->lost = rc < 0 && image_lost_reads(py->img) != before;
 	return rc;
 }

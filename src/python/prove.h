@@ -10,6 +10,7 @@ struct proof {
 	int stage;
 	char why[120];
 	bool fault;       /* what should show it was not captured */
+	bool lost;        /* it fails, and memory was asked for that the file should hold and does not */
 	bool damaged;     /* types and sys.hexversion agree, but no frame leads to a code object, or there is none and no importlib: if no
 			     other layout fits, this does */
 	const char *half; /* all that speaks against it: its interpreter has no such thing; NULL */

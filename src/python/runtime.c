@@ -222,7 +222,9 @@ bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t interp, co
 	py.layout = t->layout;
 	py.runtime = runtime;
 	py.interp_head = interp;
+	const uint64_t lost = image_lost_reads(o->img);
 	if (runtime && (READ(&py, runtime, PyRuntime, interp_head, &py.interp_head) < 0 || !py.interp_head)) {
+		p.lost = image_lost_reads(o->img) != lost;
 		snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
 		remember(o, &t->best, &p);
 		return false;
