@@ -480,6 +480,21 @@ static void jit_evaluates(struct natives *n, size_t n_items)
 	}
 }
 
+/*
+ * A thread state without a frame, in a thread that evaluates Python and called something from there: what the evaluation loop calls
+ * before it links its frame, or after, is nothing that lasts.  Up to 3.9 it may be another interpreter's, whose state names another thread.
+ */
+static void say_lost(struct natives *n, struct report_thread *th)
+{
+	size_t evals = 0;
+	for (size_t i = 1; i < n->native.n; i++)
+		evals += n->native.p[i].eval;
+	if (!evals || n->r->interps.n != 1)
+		return;
+	th->broken = STR("its thread state has no frame, though its native stack evaluates Python");
+	report_problem(n->r, P_FRAMES_BROKEN, (long long)th->tid, str_c(n->r->arena, th->broken), 0ULL, whole_or(n->t, NOT_THERE));
+}
+
 void natives_stack(struct natives *n, size_t index, const struct native_part *parts, size_t n_parts, const struct native_python *py, size_t n_py,
 		   bool broken, struct report_thread *th, struct native_list *out)
 {
@@ -521,6 +536,8 @@ void natives_stack(struct natives *n, size_t index, const struct native_part *pa
 			n->unmatched_names = rc == ERR_ABSENT;
 		}
 	}
+	if (n_parts && !broken && !n->runs.n)
+		say_lost(n, th);
 	jit_evaluates(n, n_items);
 	size_t left = n->python.n;
 	for (size_t i = 0; i < n_items; i++) {

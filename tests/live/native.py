@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -180,6 +181,56 @@ def python_only(path, prefix=(), options=()):
     return {t["tid"]: [(f["function"], f.get("line")) for f in unfolded(rep, t)] for t in rep["threads"]}
 
 
+def thread_fields(layout):
+    """Offsets in PyThread by the layout's name, "3.8 x86_64"."""
+    table, config = layout.split()[:2]
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "formats", "layouts", table + ".layout")
+    fields, column, inside = {}, 0, False
+    with open(path) as f:
+        for line in f:
+            words = line.split()
+            if words[:1] == ["config"]:
+                column = words.index(config) - 1
+            if line[:1] != " ":
+                inside = words[:1] == ["PyThread"]
+            elif inside and words[2 + column].isdigit():
+                fields[words[0]] = int(words[2 + column])
+    return fields
+
+
+def lost_frames(python, snap, rep):
+    """A thread state whose frame is zeroed, where nothing of Python's tells: the native stack does."""
+    name = python.name + ": a frame that is lost"
+    at = thread_fields(rep["python"]["layout"]) if rep["python"]["layout"].split()[1:] == ["x86_64"] else {}
+    thread = [t for t in rep["threads"] if t["name"] == "sleeps-in-lock"]
+    if "frame" not in at or "cframe" in at or not thread:
+        tap.skip(name, "3.10 and later tell by themselves; 64 bits; a program with threads")
+        return
+    data = bytearray(run(["zcat", snap]).stdout)
+    start, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
+    loads = [(p[3], p[3] + p[5]) for p in (struct.unpack_from("<IIQQQQQQ", data, start + 56 * i) for i in range(count)) if p[0] == 1]
+    thread, where, zeroed = thread[0], -1, 0
+    word = struct.pack("<Q", int(thread["python_id"], 16))
+    while True:
+        where = data.find(word, where + 1)
+        if where < 0:
+            break
+        state = where - at["thread_id"]
+        if state < 0 or where % 8:
+            continue
+        if all(any(a <= p < b for a, b in loads) for p in (struct.unpack_from("<Q", data, state + at[f])[0] for f in ("frame", "interp"))):
+            struct.pack_into("<Q", data, state + at["frame"], 0)
+            zeroed += 1
+    with tempfile.NamedTemporaryFile(suffix=".core") as f:
+        f.write(data)
+        f.flush()
+        got, done = report(f.name)
+        if not tap.ok(got is not None and zeroed > 0, name + ": report", "%d zeroed; %s" % (zeroed, done.stderr.decode())):
+            return
+        said = [p["message"] for p in got["problems"] if p["code"] == "PZ401"]
+        tap.equal(said, ["thread %d: its thread state has no frame, though its native stack evaluates Python; older frames are unknown, 0 known" % thread["tid"]], name)
+
+
 def one(python):
     name = python.name
     sysroot = ["--sysroot", python.root] if python.root else []
@@ -209,6 +260,7 @@ def one(python):
         if shutil.which("gdb"):
             snapshot_as_gdb(python, exe, snap, rep)
             fault_as_gdb(python)
+        lost_frames(python, snap, rep)
         with_files = {t["tid"]: [f["pc"] for f in physical(unfolded(rep, t))] for t in rep["threads"]}
         if os.geteuid() != 0:
             tap.skip("%s: snapshot without files" % name, "only root can hide them")
