@@ -637,7 +637,9 @@ static void put_places(struct unwind *u)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < u->room && n < PLACES_MAX && u->rc == 0; i++) {
-		if (!u->pcs[i].used)
+		const struct known_pc *k = &u->pcs[i];
+		/* A pc has its places once, also where it was met as both: a call's, unless no call returns there. */
+		if (!k->used || (k->call ? k->sigreturn : !k->sigreturn && u->pcs[slot(u, k->pc, true)].used))
 			continue;
 		native_places_put(&u->out, u->dwfl, u->pcs[i].pc, u->pcs[i].pc - u->pcs[i].call);
 		if (u->out.len >= FLUSH)

@@ -303,8 +303,10 @@ def in_libraries(python):
             got = crash(python, "c", c, "fault_null_call", handler)
             if not got:
                 continue
-            rep, text, _, target = got
+            rep, text, core, target = got
             verdict = rep["verdict"]
+            lines = json.loads(run([PYANALYZE, "--json", "-n", core]).stdout)
+            tap.equal(sum(lines["frames"][i].get("signal_frame", False) for i in lines["threads"][0]["stack"]), 1, "%s: one signal frame, %s" % (python.name, handler))
             tap.equal((verdict["title"], verdict.get("called_from", {}).get("function"), verdict.get("culprit_module")),
                       ("SIGSEGV: execution of address 0x0 (a call of a null pointer)", "fault_null_call", c), "%s: a call of nothing, below %s" % (python.name, handler))
             target.end()
