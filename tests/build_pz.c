@@ -56,7 +56,7 @@ int build_pz_memory(const struct build_pz *b, struct pz_writer *w)
 			at += n;
 		}
 	}
-	return 0;
+	return b->tail.len ? pz_write(w, b->tail.p, b->tail.len) : 0;
 }
 
 struct blob build_pz(const struct build_pz *b)
@@ -64,6 +64,7 @@ struct blob build_pz(const struct build_pz *b)
 	struct build_pz copy = *b;
 	if (!copy.plan.abi.width)
 		copy.plan.abi = (struct abi){ 62, 8, false };
+	copy.plan.tail = b->tail.len;
 	int fd = memfd_create("pz", 0);
 	ck_assert_int_ge(fd, 0);
 	struct pz_writer *w;

@@ -13,6 +13,7 @@ struct build_pz {
 	struct pz_plan plan;   /* abi.width 0: x86_64 */
 	enum fill fill;
 	size_t piece;          /* bytes given to pz_write at once; 0: 100,000 */
+	struct blob tail;      /* behind memory; plan.tail is set from it */
 	size_t zeros;          /* so many loads at the end are given to pz_zero */
 };
 /* The whole file, malloc'ed; the test fails if it cannot be written. */

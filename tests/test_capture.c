@@ -364,6 +364,21 @@ START_TEST(pages_of_files)
 	ck_assert_ptr_nonnull(m);
 	const struct noted_file *noted = image_noted_at(img, m->start);
 	ck_assert(noted && noted->build_id.len);
+	/* The tables of functions go along with the code: this program has some, and this file's functions are in them. */
+	m = image_mapping_at(img, (uintptr_t)maps_files);
+	ck_assert_ptr_nonnull(m);
+	noted = NULL;
+	for (size_t i = 0; i < image_facts(img)->n_noted && !noted; i++)
+		if ((uintptr_t)maps_files >= image_facts(img)->noted[i].start && (uintptr_t)maps_files < image_facts(img)->noted[i].end)
+			noted = &image_facts(img)->noted[i];
+	ck_assert_ptr_nonnull(noted);
+	ck_assert_int_eq(noted->symbols_size > 0, _i);
+	if (_i) {
+		char *table = xmalloc(noted->symbols_size);
+		ck_assert_int_eq(image_facts(img)->tail.read(image_facts(img)->tail.ctx, noted->symbols, table, noted->symbols_size), 0);
+		ck_assert(memcmp(table, "\177ELF", 4) == 0 && memmem(table, noted->symbols_size, "maps_files", sizeof "maps_files"));
+		free(table);
+	}
 	image_close(img);
 	target_end(&t);
 	unlink(data_file);

@@ -194,6 +194,46 @@ START_TEST(odd_information)
 }
 END_TEST
 
+/* What follows memory: said by the note, in no segment, and only as far as it is there. */
+static const struct { const char *place; uint64_t at, size; } places[] = {
+	{ "{\"at\":\"0\",\"size\":\"30000\"}", 0, 30000 }, { "{\"at\":\"29992\",\"size\":8}", 29992, 8 }, { "{\"at\":\"0\",\"size\":\"0\"}", 0, 0 },
+	{ "{\"at\":\"1\",\"size\":\"32768\"}", 0, 0 }, { "{\"at\":\"-8\",\"size\":\"8\"}", 0, 0 }, { "{\"at\":\"9223372036854775807\",\"size\":\"9223372036854775807\"}", 0, 0 },
+	{ "{\"size\":\"8\"}", 0, 0 }, { "7", 0, 0 }, { "[0,8]", 0, 0 },
+};
+
+START_TEST(tail)
+{
+	char json[512];
+	snprintf(json, sizeof json, "{\"modules\":[{\"start\":\"0x400000\",\"end\":\"0x402000\",\"symbols\":%s}]}", places[_i].place);
+	struct pz_note note = { "PYSNAP", PZ_NOTE_INFO, { (const uint8_t *)json, strlen(json) } };
+	struct pz_load loads[] = { { 0x400000, 5000, 8192, 1 }, { 0x500000, 0, 8192, 1 } };
+	uint8_t *bytes = xmalloc(30000), *got = xmalloc(30000);
+	fill_at(FILL_TEXT, 7, bytes, 30000);
+	struct build_pz spec = { .plan = { .notes = &note, .n_notes = 1, .loads = loads, .n_loads = 2, .level = 1 }, .fill = FILL_TEXT, .tail = { bytes, 30000 } };
+	struct blob f = build_pz(&spec), all = gunzip(f, false);
+	struct image *img = open_image(f, NULL);
+	ck_assert_ptr_nonnull(img);
+	const struct image_facts *facts = image_facts(img);
+	ck_assert(!facts->truncated && facts->size % PZ_PAGE == 0 && facts->size <= all.len && facts->tail.size == 32768);
+	const struct segment *s;
+	ck_assert_uint_eq(image_segments(img, &s), 1);
+	const struct noted_file *noted = image_noted_at(img, 0x400000);
+	ck_assert_ptr_nonnull(noted);
+	ck_assert_uint_eq(noted->symbols, places[_i].at);
+	ck_assert_uint_eq(noted->symbols_size, places[_i].size);
+	if (noted->symbols_size) {
+		ck_assert_int_eq(facts->tail.read(facts->tail.ctx, noted->symbols, got, noted->symbols_size), 0);
+		ck_assert_int_eq(memcmp(got, bytes + noted->symbols, noted->symbols_size), 0);
+	}
+	expect_memory(img, &loads[0], FILL_TEXT);
+	image_close(img);
+	free(bytes);
+	free(got);
+	free((void *)f.p);
+	free((void *)all.p);
+}
+END_TEST
+
 START_TEST(information_too_long)
 {
 	size_t len = PZ_INFO_MAX + 1 - (size_t)_i; /* 0: one byte too long, 1: just fits */
@@ -601,6 +641,7 @@ int main(int argc, char **argv)
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, opens_as_an_image);
 	tcase_add_loop_test(t, odd_information, 0, N_OF(odd_info));
+	tcase_add_loop_test(t, tail, 0, sizeof places / sizeof *places);
 	tcase_add_loop_test(t, information_too_long, 0, 2);
 	tcase_add_test(t, later_locator);
 	tcase_add_loop_test(t, elf_shape, 0, N_OF(shapes));

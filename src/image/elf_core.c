@@ -236,6 +236,7 @@ static void expect(struct core *c, uint64_t offset, uint64_t size)
 	if (!add_fits(offset, size, &end))
 		end = UINT64_MAX;
 	f->expected = end > f->expected ? end : f->expected;
+	f->described = end > f->described ? end : f->described;
 }
 
 static int read_phdrs(struct core *c)

@@ -48,6 +48,7 @@ struct note {
 struct noted_file {
 	addr_t start, end;
 	struct blob build_id;              /* len 0 if not known */
+	uint64_t symbols, symbols_size;    /* an ELF file with its symbol tables alone, in the image's tail; size 0: there is none */
 };
 
 /* What the file says besides memory and threads.  All text is valid UTF-8; absent is NULL / 0 / false. */
@@ -55,6 +56,7 @@ struct image_facts {
 	enum image_kind kind;
 	uint64_t size;                     /* of the core as an ELF file: apparent, as far as it is there */
 	uint64_t expected;                 /* what size should be by its program headers; > size: truncated */
+	uint64_t described;                /* of size, what its program headers tell of: behind it may follow more */
 	uint64_t file_size;                /* bytes of the file as given (compressed for .pz) */
 	const char *compression;           /* of a core that was given compressed: "zstd"; NULL: it was not */
 	struct str damage;                 /* what the compressed file lacks: "cut off at 88 MiB, ..."; s NULL: nothing, as far as was read */
@@ -79,6 +81,11 @@ struct image_facts {
 	addr_t hint_runtime;               /* where pysnap found the runtime; verified, never trusted; 0 if none */
 	const struct noted_file *noted;    /* sorted by start; may overlap */
 	size_t n_noted;
+	struct {                           /* what follows memory in the file; size 0: nothing */
+		int (*read)(void *ctx, uint64_t at, void *buf, size_t len); /* inside size */
+		void *ctx;
+		uint64_t size;
+	} tail;
 };
 
 /* A piece of the address space; read gets an offset into the segment and stays inside size. */

@@ -32,6 +32,7 @@ struct pz_plan {
 	int level;            /* zlib 0..9; 1 is isa-l's where that is built in */
 	unsigned jobs;        /* worker threads that compress; 0: one per CPU, at most 4 */
 	const volatile int *interrupted; /* may be NULL; != 0: a write that a signal interrupts is given up, with ERR_LIMIT */
+	uint64_t tail;        /* bytes that come through pz_write behind those of the loads, and are no memory */
 };
 /*
  * Type numbers of owner "PYSNAP".  Not 1 and 2: binutils 2.40 takes notes of owners that it does not know for PRSTATUS

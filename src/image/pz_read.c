@@ -17,6 +17,7 @@ struct pz {
 	struct bytes core;
 	struct bytes *payload;
 	struct image *img;
+	uint64_t tail;        /* place of what follows memory */
 	bool asking;
 	uint64_t asked;
 	size_t told;
@@ -38,6 +39,12 @@ static void core_close(struct bytes *b)
 	struct pz *z = (struct pz *)b;
 	bytes_close(z->payload);
 	free(z);
+}
+
+static int tail_read(void *ctx, uint64_t at, void *buf, size_t len)
+{
+	const struct pz *z = ctx;
+	return bytes_read(z->payload, z->tail + at, buf, len);
 }
 
 /* Payload [start, end) is damaged: the memory in it is lost.  Called within a read. */
@@ -184,6 +191,17 @@ static struct blob build_id_of(struct image *img, const json_t *o)
 	return n > 0 ? (struct blob){ arena_dup(image_arena(img), id, (size_t)n), (size_t)n } : (struct blob){ 0 };
 }
 
+static void symbols_place(const struct image_facts *f, const json_t *o, struct noted_file *file)
+{
+	int64_t at, size;
+	uint64_t end;
+	if (!json_is_object(o) || !json_number(o, "at", &at) || !json_number(o, "size", &size) || at < 0 || size <= 0 ||
+	    !add_fits((uint64_t)at, (uint64_t)size, &end) || end > f->tail.size)
+		return;
+	file->symbols = (uint64_t)at;
+	file->symbols_size = (uint64_t)size;
+}
+
 static int noted_order(const void *a, const void *b)
 {
 	const struct noted_file *x = a, *y = b;
@@ -205,6 +223,7 @@ static void info_modules(struct image *img, const json_t *list)
 		    file.end <= file.start)
 			continue;
 		file.build_id = build_id_of(img, o);
+		symbols_place(f, json_object_get(o, "symbols"), &file);
 		all[k++] = file;
 	}
 	if (k)
@@ -336,8 +355,16 @@ static int load(struct bytes *b, struct image *img, struct err *err)
 	bool owned = rc == 0; /* the image closes z->core from here on; b is to stay open if we fail */
 	if (rc < 0 && format > PZ_FORMAT)
 		rc = too_new(b, format, (struct str){ 0 }, err);
-	if (rc == 0)
+	if (rc == 0) {
+		struct image_facts *f = image_facts_mut(img);
+		if (payload->size > PZ_PAGE && f->described <= payload->size - PZ_PAGE) {
+			z->tail = (f->described + PZ_PAGE - 1) & ~(uint64_t)(PZ_PAGE - 1);
+			f->tail.read = tail_read;
+			f->tail.ctx = z;
+			f->tail.size = payload->size - z->tail;
+		}
 		rc = notes_read(b, img, err);
+	}
 	if (rc < 0) {
 		(void)bgzf_detach(payload);
 		if (!owned)

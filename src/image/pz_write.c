@@ -496,6 +496,9 @@ static int plan_check(const struct pz_plan *plan, struct plan_sizes *ret, struct
 			               abi->width * 8);
 		at = page_up(next);
 	}
+	uint64_t end;
+	if (!add_fits(at, plan->tail, &end) || end > INT64_MAX - 2 * (uint64_t)PZ_PAGE)
+		return err_set(err, ERR_UNSUPPORTED, "more than 2^63 bytes");
 	*ret = z;
 	return 0;
 }
@@ -642,10 +645,12 @@ int pz_begin(int fd, const struct pz_plan *plan, struct pz_writer **ret, struct 
 	w->interrupted = plan->interrupted;
 	w->indexing = true;
 	w->out = xmalloc(OUT_ROOM);
-	w->n_loads = plan->n_loads;
-	w->loads = xcalloc(plan->n_loads, sizeof *w->loads);
+	w->n_loads = plan->n_loads + (plan->tail > 0);
+	w->loads = xcalloc(w->n_loads, sizeof *w->loads);
 	for (size_t i = 0; i < plan->n_loads; i++)
 		w->loads[i] = plan->loads[i];
+	if (plan->tail)
+		w->loads[plan->n_loads] = (struct pz_load){ .filesz = plan->tail, .memsz = plan->tail };
 	/* Enough that workers have something to do while the caller waits for the disk. */
 	w->n_slots = jobs * 4 + 2;
 	w->slots = xcalloc(w->n_slots, sizeof *w->slots);

@@ -1,6 +1,7 @@
 /*
  * A capture as a .pz: the core's notes, our own, and memory in address order.  Pages of ELF files that the process
- * never wrote are read from the files now, by descriptors that were opened before the stop.
+ * never wrote are read from the files now, by descriptors that were opened before the stop; so are the tables that name
+ * their functions.
  */
 #include "config.h"
 
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "snap/held.h"
+#include "snap/symbols.h"
 
 enum {
 	PAGE = 4096,
@@ -306,7 +308,7 @@ static json_t *json_threads(const struct capture *c, struct arena *a)
 	return list;
 }
 
-static json_t *json_modules(const struct capture *c, struct arena *a)
+static json_t *json_modules(const struct capture *c, const struct symbols_list *symbols, struct arena *a)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < c->maps.n; i++) {
@@ -329,12 +331,19 @@ static json_t *json_modules(const struct capture *c, struct arena *a)
 		set_decimal(o, "dev", makedev(f->dev_major, f->dev_minor));
 		struct str id = str_hex(a, (struct blob){ f->build_id, f->build_id_len });
 		set_text(o, "build_id", a, id.s ? id.s : "", id.len);
+		const struct symbols *s = symbols_of(symbols, f);
+		if (s) {
+			json_t *place = json_object();
+			set_decimal(place, "at", s->at);
+			set_decimal(place, "size", s->size);
+			json_object_set_new(o, "symbols", place);
+		}
 		json_array_append_new(list, o);
 	}
 	return list;
 }
 
-static void make_info(const struct capture *c, struct arena *a, struct sb *b)
+static void make_info(const struct capture *c, const struct symbols_list *symbols, struct arena *a, struct sb *b)
 {
 	json_t *o = json_object();
 	json_object_set_new(o, "format", json_integer(PZ_FORMAT));
@@ -352,7 +361,7 @@ static void make_info(const struct capture *c, struct arena *a, struct sb *b)
 	if (c->opt.hint_runtime)
 		set_address(o, "hint_runtime", c->opt.hint_runtime);
 	json_object_set_new(o, "threads", json_threads(c, a));
-	json_object_set_new(o, "modules", json_modules(c, a));
+	json_object_set_new(o, "modules", json_modules(c, symbols, a));
 	char *text = json_dumps(o, JSON_COMPACT);
 	if (text)
 		sb_bytes(b, text, strlen(text));
@@ -461,22 +470,38 @@ static int write_pieces(struct capture *c, struct pz_writer *w, const struct pie
 	return 0;
 }
 
+static int write_symbols(struct capture *c, struct pz_writer *w, const struct symbols_list *l, struct err *err)
+{
+	for (size_t i = 0; i < l->file.n; i++) {
+		int code = symbols_write(&l->file.p[i], w);
+		c->written = pz_written(w);
+		if (code == ERR_LIMIT || (c->opt.interrupted && *c->opt.interrupted))
+			return err_set(err, ERR_LIMIT, "interrupted; process %d runs on", (int)c->pid);
+		if (code)
+			return pz_finish(w, err);
+	}
+	return 0;
+}
+
 int capture_write(struct capture *c, int fd, struct err *err)
 {
 	CLEANUP(cleanup_arena) struct arena *a = arena_new();
 	struct pieces pieces = { 0 };
 	struct loads loads = { 0 };
 	struct notes notes = { 0 };
+	struct symbols_list symbols = { 0 };
 	CLEANUP(cleanup_sb) struct sb psinfo = { 0 }, file = { 0 }, info = { 0 }, lost = { 0 };
 	make_pieces(c, &pieces);
 	make_loads(c, &pieces, &loads);
 	make_prpsinfo(c, &psinfo);
 	make_file_note(c, &file);
-	make_info(c, a, &info);
+	if (c->opt.bundle == BUNDLE_ELF)
+		symbols_find(&c->files, &c->maps, &symbols);
+	make_info(c, &symbols, a, &info);
 	make_lost_note(c, &pieces, &lost);
 	make_notes(c, &notes, &psinfo, &file, &info, &lost);
-	struct pz_plan plan = { .abi = c->abi, .notes = notes.p, .n_notes = notes.n, .loads = loads.p, .n_loads = loads.n, .level = c->opt.level,
-				.interrupted = c->opt.interrupted };
+	struct pz_plan plan = { .abi = c->abi, .notes = notes.p, .n_notes = notes.n, .loads = loads.p, .n_loads = loads.n, .tail = symbols.size,
+				.level = c->opt.level, .interrupted = c->opt.interrupted };
 	struct pz_writer *w = NULL;
 	c->image_bytes = 0;
 	for (size_t i = 0; i < loads.n; i++)
@@ -484,6 +509,8 @@ int capture_write(struct capture *c, int fd, struct err *err)
 	int code = pz_begin(fd, &plan, &w, err);
 	if (!code)
 		code = write_pieces(c, w, &pieces, err);
+	if (!code)
+		code = write_symbols(c, w, &symbols, err);
 	if (!code)
 		code = pz_finish(w, err);
 	if (w)
@@ -493,6 +520,7 @@ int capture_write(struct capture *c, int fd, struct err *err)
 	vec_free(&pieces);
 	vec_free(&loads);
 	vec_free(&notes);
+	symbols_free(&symbols);
 	errno = saved;
 	return code;
 }

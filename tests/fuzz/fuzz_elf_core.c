@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(f->truncated == (f->expected > f->size));
 	CHECK(f->n_segments_lost <= f->n_segments && inside(f->auxv));
 	for (size_t i = 0; i < f->n_lost; i++)
-		CHECK(f->lost[i].start < f->lost[i].end && (i == 0 || f->lost[i - 1].end < f->lost[i].start));
+		CHECK(f->lost[i].start < f->lost[i].end && (i == 0 || f->lost[i - 1].end <= f->lost[i].start));
 	check_segments(img);
 	const struct thread *t;
 	size_t n = image_threads(img, &t);
