@@ -207,7 +207,7 @@ uint8_t *build_so(const struct build_so *what)
 	put(o, 2, phentsize);
 	put(o, 2, 6);
 	put(o, 2, shentsize);
-	put(o, 2, (what->stripped ? 5u : 7u) + (id != 0) + (what->debuglink != NULL));
+	put(o, 2, (what->stripped ? 5u : 7u) + (id != 0) + (what->debuglink != NULL) + (what->debugdata.len != 0));
 	put(o, 2, 4);
 	const addr_t b = what->base;
 	phdr(o, PT_PHDR, PF_R, w == 8 ? 64 : 52, b + (w == 8 ? 64 : 52), 6 * phentsize, 6 * phentsize);
@@ -231,7 +231,7 @@ uint8_t *build_so(const struct build_so *what)
 	o->at = SO_DATA_FILE;
 	dynamic_section(o, what, strsz, 0);
 
-	static const char names[] = "\0.dynsym\0.dynstr\0.PyRuntime\0.shstrtab\0.symtab\0.strtab\0.note.gnu.build-id\0.gnu_debuglink";
+	static const char names[] = "\0.dynsym\0.dynstr\0.PyRuntime\0.shstrtab\0.symtab\0.strtab\0.note.gnu.build-id\0.gnu_debuglink\0.gnu_debugdata";
 	memcpy(o->file + 0x5800, names, sizeof names);
 	o->at = 0x4000;
 	symbol(o, 0, NULL, 0);
@@ -254,6 +254,10 @@ uint8_t *build_so(const struct build_so *what)
 	}
 	if (id)
 		section(o, 54, SHT_NOTE, SHF_ALLOC, b + 0x300, 0x300, 16 + (id + 3) / 4 * 4, 0, 0);
+	if (what->debugdata.len) {
+		section(o, 88, SHT_PROGBITS, 0, 0, 0x4000, what->debugdata.len, 0, 0);
+		memcpy(o->file + 0x4000, what->debugdata.p, what->debugdata.len);
+	}
 	if (what->debuglink) {
 		size_t len = strlen(what->debuglink) + 1, padded = (len + 3) / 4 * 4;
 		section(o, 73, SHT_PROGBITS, 0, 0, 0x5900, padded + 4, 0, 0);

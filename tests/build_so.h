@@ -31,6 +31,7 @@ struct build_so {
 	bool no_gnu_hash, no_sysv_hash, stripped;
 	const char *debuglink;  /* NULL: none */
 	uint32_t debugcrc;
+	struct blob debugdata;  /* of a stripped one: its .gnu_debugdata, up to 0x1000 bytes; len 0: none */
 };
 enum { SO_FILE = 0x6000, SO_SPAN = 0x6000, SO_GNU_HASH = 0x1000, SO_HASH = 0x1400, SO_DYNSYM = 0x1800, SO_DYNSTR = 0x1c00,
 	SO_TEXT = 0x2000, SO_DATA = 0x4000, SO_DATA_FILE = 0x3000, SO_DYNAMIC = 0x4000, SO_RUNTIME = 0x4800 };

@@ -450,6 +450,23 @@ START_TEST(register_records)
 }
 END_TEST
 
+START_TEST(mini_records)
+{
+	struct sb b = { 0 };
+	struct arena *a = arena_new();
+	struct native_records r;
+	native_put_mini(&b, 0x7000, ERR_LIMIT);
+	ck_assert_int_eq(native_records_parse((struct blob){ (const uint8_t *)b.s, b.len }, 0, a, &r), 0);
+	ck_assert(r.minis.n == 1 && r.minis.p[0].start == 0x7000 && r.minis.p[0].rc == ERR_LIMIT);
+	native_records_free(&r);
+	b.s[b.len - 1] = 0; /* no failure */
+	ck_assert_int_eq(native_records_parse((struct blob){ (const uint8_t *)b.s, b.len }, 0, a, &r), ERR_CORRUPT);
+	native_records_free(&r);
+	arena_free(a);
+	sb_free(&b);
+}
+END_TEST
+
 /* A child that is ended in the middle: said, and nothing hangs. */
 START_TEST(killed)
 {
@@ -544,6 +561,7 @@ int main(void)
 	tcase_add_test(c, frames_limit);
 	tcase_add_test(c, frame_registers);
 	tcase_add_test(c, register_records);
+	tcase_add_test(c, mini_records);
 	tcase_add_test(c, killed);
 	tcase_add_test(c, too_slow);
 	tcase_add_test(c, starved);

@@ -6,7 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config.h"
+#if HAVE_LZMA
+#include <lzma.h>
+#endif
+
 #include "build_so.h"
+#include "module/mini.h"
 #include "module/module.h"
 
 static const struct so_symbol symbols[] = {
@@ -163,6 +169,151 @@ START_TEST(in_the_file)
 	free(file);
 }
 END_TEST
+
+/* ---- tables that travel in a snapshot, and MiniDebugInfo */
+
+static int tail_read(void *ctx, uint64_t at, void *buf, size_t len)
+{
+	memcpy(buf, (const uint8_t *)ctx + at, len);
+	return 0;
+}
+
+static const struct {
+	const char *what, *noted;   /* the build-id that was noted */
+	bool cut, no_id, used;
+} inside[] = {
+	{ "of the same build", "12345678", false, false, true }, { "of another build", "87654321", false, false, false },
+	{ "without a build-id", "", false, false, false }, { "of a file that has none", "", false, true, true },
+	{ "not of it, which has none", "12345678", false, true, false }, { "cut", "12345678", true, false, false },
+};
+
+/* No file is here; all that is exported is in the image, and what is not travelled beside it. */
+START_TEST(travelled)
+{
+	struct build_elf *b = core_of("x86_64");
+	struct build_so so = { .abi = *build_elf_abi(b), .build_id = inside[_i].no_id ? NULL : "12345678", .symbols = symbols, .n_symbols = N_SYMS }, bare = so;
+	bare.stripped = true;
+	uint8_t *file = build_so(&bare), *whole = build_so(&so);
+	build_so_map(b, &bare, file, 0x50000000, path, SO_USUAL | SO_READ_ONLY);
+	struct image *img = build_elf_open(b);
+	struct image_facts *facts = image_facts_mut(img);
+	struct noted_file noted = { 0x50000000, 0x50000000 + SO_SPAN, { (const uint8_t *)inside[_i].noted, strlen(inside[_i].noted) }, 0, inside[_i].cut ? 0x5100 : SO_FILE };
+	facts->noted = &noted;
+	facts->n_noted = 1;
+	facts->tail.read = tail_read;
+	facts->tail.ctx = whole;
+	facts->tail.size = SO_FILE;
+	struct modules *mods = open_modules(img, false);
+	const struct module *m;
+	ck_assert_uint_eq(modules_list(mods, &m), 1);
+	ck_assert_int_eq(m->symbols, inside[_i].used ? SYMBOLS_FULL : SYMBOLS_DYNSYM);
+	ck_assert_ptr_null(m->file);
+	want_symbol(mods, "hidden", inside[_i].used ? 0x50000000 + SO_TEXT + 0x600 : 0, "symbol");
+	want_name(mods, 0x50000000 + SO_TEXT + 0x61f, inside[_i].used ? "hidden" : NULL, 0x1f);
+	want_name(mods, 0x50000000 + SO_TEXT + 0x10, "PyEval_Go", 0);
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(file);
+	free(whole);
+}
+END_TEST
+
+#if HAVE_LZMA
+static struct blob pack(const uint8_t *p, size_t len)
+{
+	size_t room = lzma_stream_buffer_bound(len), n = 0;
+	uint8_t *buf = xmalloc(room);
+	ck_assert_int_eq(lzma_easy_buffer_encode(6, LZMA_CHECK_CRC64, NULL, p, len, buf, &n, room), LZMA_OK);
+	return (struct blob){ buf, n };
+}
+
+enum packed { WHOLE, DAMAGED, CUT, NOT_XZ, NOT_ELF, OTHER_MACHINE };
+static const struct { const char *what; enum packed how; bool good; } minis[] = {
+	{ "whole", WHOLE, true }, { "damaged", DAMAGED, false }, { "cut", CUT, false }, { "not xz", NOT_XZ, false }, { "not ELF", NOT_ELF, false },
+	{ "of another machine", OTHER_MACHINE, false },
+};
+
+/* A file that was stripped, with a .gnu_debugdata. */
+START_TEST(mini_debug_info)
+{
+	static const struct so_symbol mini_symbols[] = { { "hidden", SO_TEXT + 0x600, 0x20, true, false }, { "sizeless", SO_TEXT + 0x700, 0, true, false } };
+	struct build_elf *b = core_of("x86_64");
+	struct build_so so = { .abi = *build_elf_abi(b), .build_id = "12345678", .symbols = symbols, .n_symbols = N_SYMS, .stripped = true };
+	struct build_so kept = { .abi = so.abi, .symbols = mini_symbols, .n_symbols = 2 };
+	if (minis[_i].how == OTHER_MACHINE)
+		kept.abi.machine = EM_AARCH64;
+	uint8_t *debug = build_so(&kept);
+	if (minis[_i].how == NOT_ELF)
+		debug[0] = 'x';
+	so.debugdata = pack(debug, SO_FILE);
+	uint8_t *packed = (uint8_t *)(uintptr_t)so.debugdata.p;
+	ck_assert_uint_lt(so.debugdata.len, 0x1000);
+	if (minis[_i].how == DAMAGED)
+		packed[so.debugdata.len / 2] ^= 0x40;
+	if (minis[_i].how == CUT)
+		so.debugdata.len -= 20;
+	if (minis[_i].how == NOT_XZ)
+		packed[0] = 'x';
+	uint8_t *file = build_so(&so);
+	write_file(path, file);
+	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL);
+	struct image *img = build_elf_open(b);
+	struct modules *mods = open_modules(img, true);
+	const struct module *m;
+	ck_assert_uint_eq(modules_list(mods, &m), 1);
+	ck_assert_int_eq(m->symbols, SYMBOLS_MINI);
+	ck_assert_int_eq(m->mini_rc, 0);
+	want_name(mods, 0x50000000 + SO_TEXT + 0x61f, minis[_i].good ? "hidden" : NULL, 0x1f);
+	want_name(mods, 0x50000000 + SO_TEXT + 0x10, "PyEval_Go", 0); /* dynamic symbols, which it leaves out */
+	want_name(mods, 0x50000000 + SO_TEXT + 0x700, minis[_i].good ? "sizeless" : NULL, 0);
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(packed);
+	free(debug);
+	free(file);
+}
+END_TEST
+
+static int memory_read(void *ctx, uint64_t at, void *buf, size_t len)
+{
+	const struct blob *b = ctx;
+	if (at > b->len || len > b->len - at)
+		return ERR_FAULT;
+	memcpy(buf, b->p + at, len);
+	return 0;
+}
+
+/* However much it says or makes, so much is taken. */
+START_TEST(mini_bounds)
+{
+	struct build_so so = { .abi = { EM_X86_64, 8, false }, .symbols = symbols, .n_symbols = N_SYMS };
+	uint8_t *file = xcalloc(1, MINI_MAX + 1), *head = build_so(&so);
+	memcpy(file, head, SO_FILE);
+	struct mini m;
+	const struct { size_t len; uint64_t room; int rc; } rows[] = {
+		{ SO_FILE, SO_FILE, 0 }, { SO_FILE, SO_FILE - 1, ERR_LIMIT }, { MINI_MAX, UINT64_MAX, 0 }, { MINI_MAX + 1, UINT64_MAX, ERR_LIMIT },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct blob packed = pack(file, rows[i].len);
+		struct elf_source src = { memory_read, &packed };
+		ck_assert_int_eq(mini_read(&src, 0, packed.len, rows[i].room, &m), rows[i].rc);
+		if (!rows[i].rc) {
+			ck_assert_uint_eq(m.n, rows[i].len);
+			mini_free(&m);
+		}
+		ck_assert_int_eq(mini_read(&src, 0, packed.len + 1, rows[i].room, &m) < 0, true); /* runs out of the file */
+		ck_assert_int_eq(mini_read(&src, UINT64_MAX - 2, packed.len, rows[i].room, &m), ERR_CORRUPT);
+		free((void *)(uintptr_t)packed.p);
+	}
+	ck_assert_int_eq(mini_check((uint64_t)MINI_PACKED_MAX + 1), ERR_LIMIT);
+	ck_assert_int_eq(mini_check(MINI_PACKED_MAX), 0);
+	free(file);
+	free(head);
+}
+END_TEST
+#endif
 
 /* The core was cut off before .dynamic: the tables are the file's, local symbols or not. */
 START_TEST(dynamic_lost)
@@ -418,6 +569,11 @@ int main(void)
 	tcase_add_checked_fixture(tc, make_files, remove_files);
 	tcase_add_loop_test(tc, in_the_image, 0, 12 * N_ABIS);
 	tcase_add_loop_test(tc, in_the_file, 0, N_ABIS);
+	tcase_add_loop_test(tc, travelled, 0, sizeof inside / sizeof *inside);
+#if HAVE_LZMA
+	tcase_add_loop_test(tc, mini_debug_info, 0, sizeof minis / sizeof *minis);
+	tcase_add_test(tc, mini_bounds);
+#endif
 	tcase_add_loop_test(tc, dynamic_lost, 0, 2);
 	tcase_add_test(tc, order);
 	tcase_add_loop_test(tc, lying_tables, 0, sizeof lies / sizeof *lies);

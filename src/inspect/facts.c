@@ -212,7 +212,8 @@ static const char *names_text(struct names *l, struct arena *a)
 
 static void module_facts(struct target *t, struct report *r)
 {
-	static const char *const word[] = { [SYMBOLS_NONE] = "none", [SYMBOLS_DYNSYM] = "dynsym", [SYMBOLS_FULL] = "full", [SYMBOLS_MISMATCH] = "mismatch" };
+	static const char *const word[] = { [SYMBOLS_NONE] = "none", [SYMBOLS_DYNSYM] = "dynsym", [SYMBOLS_FULL] = "full", [SYMBOLS_MISMATCH] = "mismatch",
+		[SYMBOLS_MINI] = "mini" };
 	const struct module *mods;
 	size_t n = modules_list(t->mods, &mods);
 	const bool core = image_facts(t->img)->kind == IMAGE_CORE;

@@ -36,7 +36,8 @@ struct natives {
 	long long broken_tid, unmatched_tid;
 	struct str broken_why, unmatched_why;
 	bool unmatched_names;  /* since the interpreter's functions have none */
-	struct module_names no_tables, unproven, no_names, no_lines; /* the modules that lack them */
+	struct module_names no_tables, unproven, no_names, no_lines, no_mini; /* the modules that lack them */
+	int mini_rc;           /* why, of the first of no_mini */
 	struct VEC(struct merge_native) native;
 	struct VEC(struct merge_run) runs;
 	struct VEC(const struct report_frame *) python;
@@ -224,6 +225,15 @@ static void found_by(uint8_t bits, struct report_frame *out)
 			: bits & (NATIVE_CALL | NATIVE_SIGNAL) ? "cfi" : "signal frame";
 }
 
+/* 0, or why its MiniDebugInfo gave no names. */
+static int mini_of(const struct natives *n, const struct module *m)
+{
+	for (size_t i = 0; i < n->records->minis.n && !m->mini_rc; i++)
+		if (n->records->minis.p[i].start == m->start)
+			return n->records->minis.p[i].rc;
+	return m->mini_rc;
+}
+
 static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f)
 {
 	struct pc_entry *e, key = { .key = { f->pc, f->bits } };
@@ -246,8 +256,11 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 	} else if (!n->records->done && modules_name(n->t->mods, at, &name, &into) < 0) {
 		name = (struct str){ 0 };
 	}
-	if (m && !m->vdso && !name.len && m->symbols != SYMBOLS_FULL)
-		add_module(&n->no_names, base_of(n, m));
+	if (m && !m->vdso && !name.len && m->symbols != SYMBOLS_FULL) {
+		const int rc = mini_of(n, m);
+		add_module(rc < 0 ? &n->no_mini : &n->no_names, base_of(n, m));
+		n->mini_rc = n->mini_rc < 0 ? n->mini_rc : rc;
+	}
 	if (m && !m->vdso && n->t->native_limits.lines && n->records->done && !m->lines)
 		add_module(&n->no_lines, base_of(n, m));
 	e->n = n_places ? n_places : 1;
@@ -573,6 +586,10 @@ void natives_end(struct natives *n)
 		report_problem(n->r, P_NO_DEBUG_INFO, module_names(n, &n->no_lines), "source lines are not shown", try);
 	else if (n->no_names.n)
 		report_problem(n->r, P_NO_DEBUG_INFO, module_names(n, &n->no_names), "functions without a name are shown as addresses", try);
+	if (n->no_mini.n)
+		report_problem(n->r, P_MINI_UNREAD, module_names(n, &n->no_mini),
+			       n->mini_rc == ERR_UNSUPPORTED ? "this pyanalyze is built without liblzma" : n->mini_rc == ERR_LIMIT ? "it is larger than is taken"
+			       : "it is damaged", n->mini_rc == ERR_UNSUPPORTED ? "a pyanalyze built with liblzma" : try);
 	if (fetch == ERR_UNSUPPORTED || fetch == ERR_LIMIT)
 		report_problem(n->r, P_FETCH_FAILED, fetch == ERR_LIMIT ? "it took too long" : "it is not in PATH");
 	if (n->n_broken)

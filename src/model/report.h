@@ -98,7 +98,7 @@ struct report_note { const char *key; struct str text; };
 
 struct report_interp { int64_t id; /* up to 3.6, which number none: its place, the main one first */ bool main; bool gil_known, gil_locked; int64_t gil_holder_tid; /* -1: nobody or not known */ };
 
-struct report_module { struct str path, build_id, disk_path, disk_build_id, file, debug_file; uint64_t start, end; const char *symbols; /* "full" "dynsym" "none" "mismatch" */ };
+struct report_module { struct str path, build_id, disk_path, disk_build_id, file, debug_file; uint64_t start, end; const char *symbols; /* "full" "mini" "dynsym" "none" "mismatch" */ };
 
 struct report_problem {
 	enum problem id;

@@ -30,6 +30,7 @@ static const char *text_of(struct arena *a, struct blob b)
 
 struct found {
 	bool symtab, dwarf;
+	uint64_t mini, mini_size;    /* .gnu_debugdata; size 0: none */
 	const char *link, *alt;
 	uint32_t crc;
 	struct blob alt_id;
@@ -43,6 +44,10 @@ static void look_at(struct arena *a, const struct elf_source *src, const struct 
 		ret->symtab = true;
 	if ((!strcmp(name, ".debug_info") || !strcmp(name, ".zdebug_info")) && s->type != SHT_NOBITS)
 		ret->dwarf = true;
+	if (!strcmp(name, ".gnu_debugdata") && s->type != SHT_NOBITS) {
+		ret->mini = s->offset;
+		ret->mini_size = s->size;
+	}
 	if (!strcmp(name, ".gnu_debuglink") && content(src, s, buf, sizeof buf, &b) == 0 && (ret->link = text_of(a, b))) {
 		struct cursor c = cursor_of(b.p, b.len, h->abi.big_endian);
 		if (cursor_skip(&c, strlen(ret->link) + 1) < 0 || cursor_align(&c, 4) < 0 || cursor_u32(&c, &ret->crc) < 0)
@@ -139,6 +144,36 @@ static void find_alt(struct mod *m, struct disk_file *in, const struct found *fo
 	}
 }
 
+static void use_mini(struct mod *m, struct disk_file *in, const struct found *found)
+{
+	if (!found->mini_size || m->mini_in)
+		return;
+	m->mini_rc = mini_check(found->mini_size);
+	if (m->mini_rc < 0)
+		return;
+	m->mini_in = in;
+	m->mini_at = found->mini;
+	m->mini_size = found->mini_size;
+}
+
+/* What the snapshot brought along, where there is nothing better here. */
+static void use_inside(struct mod *m)
+{
+	const struct noted_file *noted = image_noted_at(m->mods->img, m->noted_at);
+	const struct blob *id = &m->pub.build_id;
+	struct found in;
+	if (!noted || !noted->symbols_size || noted->build_id.len != id->len || (id->len && memcmp(noted->build_id.p, id->p, id->len) != 0))
+		return;
+	struct disk_file *f = disk_file_inside(m->mods, noted);
+	if (!f || !mod_same_machine(m, f->head))
+		return;
+	struct elf_source src = disk_file_source(f);
+	look(m->mods->arena, &src, f->head, &in);
+	m->inside = f;
+	m->symtab |= in.symtab;
+	use_mini(m, f, &in);
+}
+
 static void use_debug(struct mod *m)
 {
 	struct found in;
@@ -162,6 +197,7 @@ void debug_find(struct mod *m)
 		look(m->mods->arena, &src, m->file->head, &in);
 		m->symtab = in.symtab;
 		pub->lines = in.dwarf;
+		use_mini(m, m->file, &in);
 		if (in.dwarf) {
 			find_alt(m, m->file, &in);
 			return;
@@ -182,6 +218,8 @@ void debug_find(struct mod *m)
 	}
 	if (m->debug)
 		use_debug(m);
+	if (!m->symtab && !m->mini_in)
+		use_inside(m);
 }
 
 void debug_fetch(struct mod *m)

@@ -48,6 +48,18 @@ struct disk_file *disk_file_take(struct modules *mods, const struct candidate *c
 	return f;
 }
 
+struct disk_file *disk_file_inside(struct modules *mods, const struct noted_file *noted)
+{
+	struct disk_file *f = arena_alloc(mods->arena, sizeof *f);
+	*f = (struct disk_file){ .mods = mods, .noted = noted, .size = (off_t)noted->symbols_size };
+	struct elf_source src = disk_file_source(f);
+	struct elf_head head;
+	if (elf_debug_head_read(&src, &head) < 0)
+		return NULL;
+	f->head = arena_dup(mods->arena, &head, sizeof head);
+	return f;
+}
+
 static bool same(const struct disk_file *f, const struct stat *st)
 {
 	return st->st_dev == f->dev && st->st_ino == f->ino && st->st_size == f->size && st->st_mtim.tv_sec == f->mtime.tv_sec &&
@@ -61,7 +73,7 @@ static int open_it(struct disk_file *f)
 		return ERR_ABSENT;
 	if (f->fd)
 		return 0;
-	if (f->mods->sealed)
+	if (f->noted || f->mods->sealed)
 		return ERR_ABSENT;
 	if (f->rc < 0)
 		return f->rc;
@@ -97,6 +109,12 @@ int fd_read(int fd, uint64_t off, void *buf, size_t len)
 
 int disk_file_read(struct disk_file *f, uint64_t off, void *buf, size_t len)
 {
+	if (f && f->noted) {
+		const struct image_facts *facts = image_facts(f->mods->img);
+		if (off > f->noted->symbols_size || len > f->noted->symbols_size - off)
+			return ERR_FAULT;
+		return facts->tail.read(facts->tail.ctx, f->noted->symbols + off, buf, len);
+	}
 	int rc = open_it(f);
 	if (rc < 0)
 		return rc;

@@ -109,6 +109,7 @@ static void take_headers(struct mod *m, const struct elf_head *h, addr_t base)
 static void take_noted(struct mod *m)
 {
 	const struct noted_file *noted = m->pub.vdso ? NULL : image_noted_at(m->mods->img, m->pub.start);
+	m->noted_at = m->pub.start;
 	if (noted && !m->pub.build_id.len && !m->no_build_id)
 		m->pub.build_id = noted->build_id;
 }
@@ -496,8 +497,11 @@ static void find_file(struct mod *m)
 /* What names there are. */
 static void rate_symbols(struct mod *m)
 {
+	m->pub.mini_rc = m->symtab ? 0 : m->mini_rc;
 	if (m->symtab)
 		m->pub.symbols = SYMBOLS_FULL;
+	else if (m->mini_in)
+		m->pub.symbols = SYMBOLS_MINI;
 	else if (m->pub.file)
 		m->pub.symbols = m->file->head->dynamic.memsz ? SYMBOLS_DYNSYM : SYMBOLS_NONE;
 	else if (dynamic_in_image(m))

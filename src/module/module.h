@@ -4,7 +4,8 @@
 
 #include "module/opener.h"
 
-enum symbols { SYMBOLS_NONE, SYMBOLS_DYNSYM, SYMBOLS_FULL, SYMBOLS_MISMATCH };
+/* MINI: all functions, those that are not exported out of MiniDebugInfo (.gnu_debugdata). */
+enum symbols { SYMBOLS_NONE, SYMBOLS_DYNSYM, SYMBOLS_FULL, SYMBOLS_MISMATCH, SYMBOLS_MINI };
 struct module {
 	struct blob path;         /* as in the file note, or from the link map */
 	struct blob build_id;     /* from its notes in the image, else as a snapshot noted it; len 0 if not known */
@@ -17,6 +18,7 @@ struct module {
 	struct blob debug_refused_id;
 	addr_t start, end, bias;  /* end includes .bss; bias: what is added to a symbol's value */
 	uint8_t symbols;          /* enum symbols */
+	int mini_rc;              /* < 0: it has MiniDebugInfo, which cannot be read, ERR_UNSUPPORTED (built without liblzma) or ERR_LIMIT (too large) */
 	bool headers_in_image;    /* its ELF header and program headers can be read */
 	bool exe;                 /* the program itself */
 	bool vdso;

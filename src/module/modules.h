@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "module/elf_head.h"
+#include "module/mini.h"
 #include "module/module.h"
 
 enum state { NOT_TRIED, READY, FAILED };
@@ -33,16 +34,21 @@ struct disk_file {
 	off_t size;
 	struct timespec mtime;
 	int fd, rc;                  /* fd + 1, 0: not open; rc < 0: cannot be opened again */
+	const struct noted_file *noted; /* not on disk, but what the snapshot itself has of it; else NULL */
 };
 
 /* Functions by address, for modules_name. */
+struct name_source { struct elf_source src; uint64_t names, names_size; }; /* names are at names + row.name in src */
+enum { NAMES_TABLE, NAMES_MINI };
 struct name_table {
 	enum state state;
 	struct VEC(struct name_row) row;
-	struct disk_file *in;                   /* names are at names + row.name in it; NULL: in the image */
-	uint64_t names, names_size;
+	uint8_t adding;                         /* the source that rows are being added from */
+	struct disk_file *in;                   /* the one with the table; NULL: it is in the image */
+	struct name_source from[2];             /* the table; and MiniDebugInfo, which has what dynamic symbols lack */
+	struct mini mini;
 };
-struct name_row { uint64_t value; uint32_t size, name; uint16_t section; }; /* value: bias not added */
+struct name_row { uint64_t value; uint32_t size, name; uint16_t section; uint8_t from; }; /* value: bias not added */
 
 struct mod {
 	struct modules *mods;
@@ -54,8 +60,13 @@ struct mod {
 	struct disk_file *debug;     /* its separate debug file */
 	struct disk_file *alt;       /* what that one, or the file, shares with others (dwz) */
 	const char *alt_name;        /* as that one is called there */
+	addr_t noted_at;             /* where it began in the list of mappings: what a snapshot notes is found by that */
 	bool no_build_id;            /* the image has its notes, and none is a build-id */
-	bool symtab;                 /* does the file or its debug file have .symtab? */
+	struct disk_file *inside;    /* its symbol tables that travelled in the snapshot */
+	bool symtab;                 /* does the file or its debug file have .symtab, or what is inside? */
+	struct disk_file *mini_in;   /* which has .gnu_debugdata; NULL: none, or none that can be read */
+	uint64_t mini_at, mini_size; /* where in it */
+	int mini_rc;                 /* < 0: why it cannot be read */
 	bool asked_exe, asked_debug; /* of debuginfod */
 	struct dynamic dyn;
 	struct name_table names;
@@ -76,14 +87,17 @@ struct modules {
 	uint64_t page;
 	unsigned steps;              /* of the look-up by name that is under way */
 	uint64_t named;              /* symbols read for modules_name */
+	uint64_t mini;               /* bytes of MiniDebugInfo kept */
 	bool private_kept;           /* of backing_private_kept */
 };
 
 /* disk_file.c.  What was found; fd becomes its own.  NULL: it is gone.  Lives as long as mods. */
 struct disk_file *disk_file_take(struct modules *mods, const struct candidate *c, const struct elf_head *h, int fd);
-/* All of it or ERR_*; f NULL: ERR_ABSENT. */
+/* The same for what the snapshot has of it. */
+struct disk_file *disk_file_inside(struct modules *mods, const struct noted_file *noted);
 /* All of [off, off + len) of a file, ERR_FAULT behind its end, ERR_IO. */
 int fd_read(int fd, uint64_t off, void *buf, size_t len) MUST_CHECK;
+/* All of it or ERR_*; f NULL: ERR_ABSENT. */
 int disk_file_read(struct disk_file *f, uint64_t off, void *buf, size_t len) MUST_CHECK;
 struct elf_source disk_file_source(struct disk_file *f);
 /* A descriptor of the caller's own, or ERR_*. */

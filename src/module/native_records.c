@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum type { THREAD = 1, FRAMES, END, PLACE, DONE, NAME, SANDBOX, REGS };
+enum type { THREAD = 1, FRAMES, END, PLACE, DONE, NAME, SANDBOX, REGS, MINI };
 enum { HEAD = 5, FRAME = 17, FRAMES_MAX = 4096 };
 
 static void put(struct sb *b, unsigned width, uint64_t v)
@@ -102,6 +102,14 @@ void native_put_name(struct sb *b, const struct native_name *name)
 	put(b, 1, 0);
 	put_text(b, name->shown.s ? name->shown.s : "", name->shown.len);
 	put(b, 1, 0);
+	end(b, from);
+}
+
+void native_put_mini(struct sb *b, addr_t start, int rc)
+{
+	size_t from = begin(b, MINI);
+	put(b, 8, start);
+	put(b, 1, (uint8_t)-rc);
 	end(b, from);
 }
 
@@ -219,6 +227,17 @@ static int regs(struct parse *p, struct cursor *c)
 	return 0;
 }
 
+static int mini(struct parse *p, struct cursor *c)
+{
+	uint8_t less;
+	struct native_mini m;
+	if (cursor_u64(c, &m.start) < 0 || cursor_u8(c, &less) < 0 || !less)
+		return ERR_CORRUPT;
+	m.rc = -(int)less;
+	*vec_push(&p->r->minis) = m;
+	return 0;
+}
+
 static int record(struct parse *p, uint8_t type, struct cursor *c)
 {
 	switch (type) {
@@ -228,6 +247,7 @@ static int record(struct parse *p, uint8_t type, struct cursor *c)
 	case PLACE: return place(p, c);
 	case NAME: return name(p, c);
 	case REGS: return regs(p, c);
+	case MINI: return mini(p, c);
 	case SANDBOX: return cursor_u8(c, &p->r->sandbox);
 	case DONE:
 		p->r->done = true;
@@ -302,6 +322,7 @@ void native_records_free(struct native_records *r)
 	vec_free(&r->regs);
 	vec_free(&r->places);
 	vec_free(&r->names);
+	vec_free(&r->minis);
 }
 
 size_t native_places_at(const struct native_records *r, addr_t pc, const struct native_place **ret)

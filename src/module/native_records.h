@@ -12,6 +12,7 @@
  *           the table, and demangled (empty: it is no mangled one)
  *   REGS    of a frame of that thread, by its number from the innermost: u32 number, u32 bits of the registers (by DWARF number) that are known
  *           there, u64 for each
+ *   MINI    u64 start of a module, u8 less than 0 by so much: why its MiniDebugInfo could not be read (ERR_*)
  *   SANDBOX u8 bits (SANDBOX_*) of what confines the child
  *   DONE    nothing follows
  */
@@ -67,6 +68,7 @@ struct native_name {
 	uint64_t into;
 	struct str symbol, shown;  /* shown: demangled; s NULL: as symbol */
 };
+struct native_mini { addr_t start; int rc; };
 struct native_records {
 	struct VEC(struct native_frame) frames;
 	struct native_stack *stacks; /* by index of the image's thread */
@@ -75,6 +77,7 @@ struct native_records {
 	struct VEC(struct native_regs) regs; /* of the innermost frames of the first thread */
 	struct VEC(struct native_place) places; /* sorted by pc; of one pc the innermost first */
 	struct VEC(struct native_name) names;   /* sorted by pc and call */
+	struct VEC(struct native_mini) minis;   /* that could not be read */
 	uint8_t sandbox;           /* SANDBOX_* */
 	bool done;
 };
@@ -87,6 +90,7 @@ void native_put_regs(struct sb *b, const struct native_regs *regs);
 void native_put_end(struct sb *b, enum native_end end, addr_t at, const char *why);
 void native_put_place(struct sb *b, addr_t pc, const struct native_place *functions, size_t n);
 void native_put_name(struct sb *b, const struct native_name *name);
+void native_put_mini(struct sb *b, addr_t start, int rc);
 void native_put_sandbox(struct sb *b, uint8_t bits);
 void native_put_done(struct sb *b);
 

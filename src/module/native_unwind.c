@@ -633,6 +633,13 @@ static void put_names(struct unwind *u)
 	}
 }
 
+static void put_minis(struct unwind *u)
+{
+	for (size_t i = 0; i < u->mods->n; i++)
+		if (u->mods->mod[i].mini_in && u->mods->mod[i].mini_rc < 0)
+			native_put_mini(&u->out, u->mods->mod[i].pub.start, u->mods->mod[i].mini_rc);
+}
+
 static void put_places(struct unwind *u)
 {
 	size_t n = 0;
@@ -698,6 +705,7 @@ int native_unwind(struct image *img, struct modules *mods, const struct native_l
 	}
 	flush(&u); /* what there is, before what costs more */
 	put_names(&u);
+	put_minis(&u);
 	flush(&u);
 	if (lim->lines)
 		put_places(&u);

@@ -270,35 +270,43 @@ static int by_dynamic(struct mod *m, const char *name, uint32_t h, size_t len, a
 /* ---- the file's own tables */
 
 /* A file's symbol table (.symtab, else .dynsym; those of debug files are empty shells) and the strings that belong to it. */
-static int table_in(struct disk_file *f, struct elf_section *table, struct elf_section *names)
+static int table_of(const struct elf_source *src, const struct elf_head *h, struct elf_section *table, struct elf_section *names)
 {
 	struct elf_section s[ELF_SECTIONS];
+	table->type = SHT_NULL;
+	for (int first = 0, n; table->type != SHT_SYMTAB && (n = elf_sections(src, h, (unsigned)first, s, ELF_SECTIONS)) > 0; first += n)
+		for (int i = 0; i < n && table->type != SHT_SYMTAB; i++)
+			if ((s[i].type == SHT_SYMTAB || s[i].type == SHT_DYNSYM) && s[i].size && s[i].entsize == elf_symbol_size(&h->abi))
+				*table = s[i];
+	if (table->type == SHT_NULL)
+		return ERR_ABSENT;
+	return elf_section_at(src, h, table->link, names);
+}
+
+static int table_in(struct disk_file *f, struct elf_section *table, struct elf_section *names)
+{
 	table->type = SHT_NULL;
 	if (!f)
 		return ERR_ABSENT;
 	struct elf_source src = disk_file_source(f);
-	for (int first = 0, n; table->type != SHT_SYMTAB && (n = elf_sections(&src, f->head, (unsigned)first, s, ELF_SECTIONS)) > 0; first += n)
-		for (int i = 0; i < n && table->type != SHT_SYMTAB; i++)
-			if ((s[i].type == SHT_SYMTAB || s[i].type == SHT_DYNSYM) && s[i].size && s[i].entsize == elf_symbol_size(&f->head->abi))
-				*table = s[i];
-	if (table->type == SHT_NULL)
-		return ERR_ABSENT;
-	return elf_section_at(&src, f->head, table->link, names);
+	return table_of(&src, f->head, table, names);
 }
 
 /* The best one there is, and the file it is in. */
 static int symbol_table(struct mod *m, struct elf_section *table, struct elf_section *names, struct disk_file **in)
 {
 	int rc = table_in(*in = m->file, table, names);
-	if (rc == 0 && table->type == SHT_SYMTAB)
-		return 0;
-	struct elf_section other, its_names;
-	if (table_in(m->debug, &other, &its_names) < 0 || other.type != SHT_SYMTAB)
-		return rc;
-	*table = other;
-	*names = its_names;
-	*in = m->debug;
-	return 0;
+	struct disk_file *const others[] = { m->debug, m->inside };
+	for (size_t i = 0; i < 2 && (rc < 0 || table->type != SHT_SYMTAB); i++) {
+		struct elf_section other, its_names;
+		if (table_in(others[i], &other, &its_names) < 0 || other.type != SHT_SYMTAB)
+			continue;
+		*table = other;
+		*names = its_names;
+		*in = others[i];
+		rc = 0;
+	}
+	return rc;
 }
 
 /*
@@ -494,9 +502,10 @@ static int add_row(void *arg, const struct elf_symbol *s)
 	struct mod *m = arg;
 	unsigned type = s->info & 0xf;
 	addr_t at;
-	if ((type != STT_FUNC && type != STT_GNU_IFUNC) || !s->name || s->name >= m->names.names_size || !defined(m, s, &at))
+	struct name_table *t = &m->names;
+	if ((type != STT_FUNC && type != STT_GNU_IFUNC) || !s->name || s->name >= t->from[t->adding].names_size || !defined(m, s, &at))
 		return 0;
-	*vec_push(&m->names.row) = (struct name_row){ at - m->pub.bias, s->size < UINT32_MAX ? (uint32_t)s->size : UINT32_MAX, s->name, s->section };
+	*vec_push(&t->row) = (struct name_row){ at - m->pub.bias, s->size < UINT32_MAX ? (uint32_t)s->size : UINT32_MAX, s->name, s->section, t->adding };
 	return m->names.row.n >= MAX_SYMBOLS ? 1 : 0;
 }
 
@@ -563,12 +572,12 @@ static uint64_t take_named(struct mod *m, uint64_t count)
  */
 static void size_sizeless(struct name_table *t, bool complete)
 {
-	struct elf_section s[ELF_SECTIONS];
-	int n_sections = 0;
-	if (t->in) {
-		struct elf_source src = disk_file_source(t->in);
-		n_sections = elf_sections(&src, t->in->head, 0, s, ELF_SECTIONS);
-	}
+	struct elf_section sections[2][ELF_SECTIONS];
+	int n_sections[2] = { 0 };
+	if (t->in)
+		n_sections[NAMES_TABLE] = elf_sections(&t->from[NAMES_TABLE].src, t->in->head, 0, sections[NAMES_TABLE], ELF_SECTIONS);
+	if (t->mini.n)
+		n_sections[NAMES_MINI] = elf_sections(&t->from[NAMES_MINI].src, &t->mini.head, 0, sections[NAMES_MINI], ELF_SECTIONS);
 	struct name_row *row = t->row.p;
 	const uint64_t most = complete ? UINT32_MAX : MAX_SIZELESS;
 	for (size_t i = t->row.n, next = i; i-- > 0;) {
@@ -581,11 +590,12 @@ static void size_sizeless(struct name_table *t, bool complete)
 			row[i].size = row[next - 1].size;
 			continue;
 		}
+		const struct elf_section *s = sections[row[i].from];
 		const int k = row[i].section;
 		uint64_t room = 1;
-		if (k < n_sections && row[i].value >= s[k].addr && row[i].value - s[k].addr < s[k].size)
+		if (k < n_sections[row[i].from] && row[i].value >= s[k].addr && row[i].value - s[k].addr < s[k].size)
 			room = s[k].size - (row[i].value - s[k].addr);
-		else if (next < t->row.n && row[next].section == k)
+		else if (next < t->row.n && row[next].section == k && row[next].from == row[i].from)
 			room = most;
 		if (next < t->row.n && row[next].value - row[i].value < room)
 			room = row[next].value - row[i].value;
@@ -593,52 +603,87 @@ static void size_sizeless(struct name_table *t, bool complete)
 	}
 }
 
+static void add_table(struct mod *m, uint8_t from, const struct elf_source *src, const struct abi *abi, const struct elf_section *table,
+		      const struct elf_section *names)
+{
+	struct name_table *t = &m->names;
+	uint64_t end;
+	t->adding = from;
+	t->from[from] = (struct name_source){ *src, names->offset, names->size };
+	if (!add_fits(table->offset, table->size, &end) || !add_fits(names->offset, names->size, &end))
+		return;
+	(void)!each_symbol(src, abi, table->offset, take_named(m, table->size / table->entsize), add_row, m);
+}
+
+static void add_dynamic(struct mod *m)
+{
+	struct name_table *t = &m->names;
+	struct elf_source src = { read_image, m->mods->img };
+	const struct abi *abi = image_abi(m->mods->img);
+	uint64_t count = count_dynamic(m), fit = (m->pub.end - m->dyn.symtab) / elf_symbol_size(abi);
+	t->adding = NAMES_TABLE;
+	t->from[NAMES_TABLE] = (struct name_source){ src, m->dyn.strtab, m->dyn.strsz };
+	(void)!each_symbol(&src, abi, m->dyn.symtab, take_named(m, count < fit ? count : fit), add_row, m);
+}
+
+static void add_mini(struct mod *m)
+{
+	struct name_table *t = &m->names;
+	struct elf_section table, names;
+	struct elf_source packed = disk_file_source(m->mini_in);
+	m->mini_rc = mini_read(&packed, m->mini_at, m->mini_size, MINI_ALL_MAX - m->mods->mini, &t->mini);
+	if (m->mini_rc < 0)
+		return;
+	struct elf_source src = mini_source(&t->mini);
+	if (!mod_same_machine(m, &t->mini.head) || table_of(&src, &t->mini.head, &table, &names) < 0) {
+		m->mini_rc = ERR_CORRUPT;
+		mini_free(&t->mini);
+		return;
+	}
+	m->mods->mini += t->mini.n;
+	add_table(m, NAMES_MINI, &src, &t->mini.head.abi, &table, &names);
+}
+
 static void build_names(struct mod *m)
 {
 	struct name_table *t = &m->names;
 	struct elf_section table, names;
-	uint64_t end;
+	bool complete = false; /* is every function in it? */
 	t->state = FAILED;
 	if (!m->pub.bias_known)
 		return;
-	if (symbol_table(m, &table, &names, &t->in) == 0 && add_fits(table.offset, table.size, &end) &&
-	    add_fits(names.offset, names.size, &end)) {
+	if (symbol_table(m, &table, &names, &t->in) == 0) {
 		struct elf_source src = disk_file_source(t->in);
-		t->names = names.offset;
-		t->names_size = names.size;
-		uint64_t count = take_named(m, table.size / table.entsize);
-		(void)!each_symbol(&src, &t->in->head->abi, table.offset, count, add_row, m);
-	} else if (dynamic_of(m)) {
-		struct elf_source src = { read_image, m->mods->img };
-		const struct abi *abi = image_abi(m->mods->img);
-		uint64_t count = count_dynamic(m), fit = (m->pub.end - m->dyn.symtab) / elf_symbol_size(abi);
-		count = take_named(m, count < fit ? count : fit);
+		add_table(m, NAMES_TABLE, &src, &t->in->head->abi, &table, &names);
+		complete = table.type == SHT_SYMTAB;
+	} else {
 		t->in = NULL;
-		t->names = m->dyn.strtab;
-		t->names_size = m->dyn.strsz;
-		(void)!each_symbol(&src, abi, m->dyn.symtab, count, add_row, m);
+		if (dynamic_of(m))
+			add_dynamic(m);
 	}
+	if (!complete && m->mini_in)
+		add_mini(m);
 	if (!t->row.n)
 		return;
 	qsort(t->row.p, t->row.n, sizeof *t->row.p, by_value);
 	t->row.p = xrealloc(t->row.p, t->row.n * sizeof *t->row.p);
 	t->row.room = t->row.n;
-	size_sizeless(t, t->in && table.type == SHT_SYMTAB);
+	size_sizeless(t, complete);
 	t->state = READY;
 }
 
 static int row_name(struct mod *m, const struct name_row *row, struct str *ret)
 {
 	char buf[MAX_NAME + 1];
-	const struct name_table *t = &m->names;
-	uint64_t room = t->names_size - row->name, at;
+	const struct name_source *from = &m->names.from[row->from];
+	uint64_t room = from->names_size - row->name, at;
 	size_t want = room < MAX_NAME ? (size_t)room : MAX_NAME, got = 0;
-	if (!add_fits(t->names, row->name, &at))
+	if (!add_fits(from->names, row->name, &at))
 		return ERR_CORRUPT;
 	/* In steps, since the end of the table may not be there although the name is. */
 	while (got < want) {
 		size_t n = want - got < 64 ? want - got : 64;
-		int rc = t->in ? disk_file_read(t->in, at + got, buf + got, n) : image_read(m->mods->img, at + got, buf + got, n);
+		int rc = from->src.read(from->src.ctx, at + got, buf + got, n);
 		if (rc < 0)
 			return rc;
 		char *nul = memchr(buf + got, 0, n);
@@ -709,5 +754,7 @@ int modules_name(struct modules *mods, addr_t pc, struct str *ret, uint64_t *ret
 void symbol_free(struct mod *m)
 {
 	vec_free(&m->names.row);
+	m->mods->mini -= m->names.mini.n;
+	mini_free(&m->names.mini);
 	m->names = (struct name_table){ 0 };
 }

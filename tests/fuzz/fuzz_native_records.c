@@ -51,11 +51,15 @@ static void again(const struct native_records *r, struct arena *a)
 	native_put_sandbox(&b, r->sandbox);
 	for (size_t i = 0; i < r->names.n; i++)
 		native_put_name(&b, &r->names.p[i]);
+	for (size_t i = 0; i < r->minis.n; i++)
+		native_put_mini(&b, r->minis.p[i].start, r->minis.p[i].rc);
 	native_put_done(&b);
 	struct native_records got;
 	CHECK(native_records_parse((struct blob){ (const uint8_t *)b.s, b.len }, THREADS, a, &got) == 0 && got.done && got.frames.n == r->frames.n);
 	CHECK(got.names.n <= r->names.n && got.sandbox == r->sandbox);
-	CHECK(got.regs.n == r->regs.n);
+	CHECK(got.regs.n == r->regs.n && got.minis.n == r->minis.n);
+	for (size_t i = 0; i < r->minis.n; i++)
+		CHECK(got.minis.p[i].start == r->minis.p[i].start && got.minis.p[i].rc == r->minis.p[i].rc && r->minis.p[i].rc < 0);
 	for (size_t i = 0; i < r->regs.n; i++) {
 		const struct native_regs *x = native_regs_of(r, r->regs.p[i].thread, r->regs.p[i].frame), *y = native_regs_of(&got, x->thread, x->frame);
 		CHECK(y && x->known == y->known && memcmp(x->value, y->value, sizeof x->value) == 0);

@@ -7,6 +7,7 @@ usage: modules.py PYSNAP PYANALYZE
 import glob
 import http.client
 import json
+import lzma
 import os
 import random
 import re
@@ -480,6 +481,100 @@ def functions(rep):
     return [f.get("function") for f in lib_frames(rep)]
 
 
+def add_mini(s, lib, name, packed=None):
+    """The library stripped, with what Fedora's packages keep of its symbols: the functions that are not exported, packed with xz."""
+    def symbols(kinds, *options):
+        lines = run(["nm", "--format=posix", "--defined-only", *options, lib]).stdout.decode().split("\n")
+        return {l.split()[0] for l in lines if l and l.split()[1] in kinds}
+    work, out = os.path.join(s.top, "mini"), os.path.join(s.top, name)
+    keep = sorted(symbols("TtD") - symbols("TtDWBVi", "-D"))
+    with open(work + ".keep", "w") as f:
+        f.write("\n".join(keep) + "\n")
+    subprocess.run(["objcopy", "--only-keep-debug", lib, work + ".debug"], check=True)
+    subprocess.run(["objcopy", "-S", "--remove-section=.comment", "--keep-symbols=" + work + ".keep", work + ".debug", work], check=True)
+    subprocess.run(["xz", "-kf", work], check=True)
+    if packed is not None:
+        with open(work + ".xz", "r+b") as f:
+            data = packed(f.read())
+            f.seek(0)
+            f.truncate()
+            f.write(data)
+    subprocess.run(["objcopy", "--strip-unneeded", "--add-section=.gnu_debugdata=" + work + ".xz", lib, out], check=True)
+    return out
+
+
+def damage(data):
+    data = bytearray(data)
+    data[len(data) // 2] ^= 0xff
+    return bytes(data)
+
+
+def mini(s, lib):
+    """MiniDebugInfo."""
+    if here("xz", "nm"):
+        tap.skip("MiniDebugInfo", "no xz or nm here")
+        return
+    rep = None
+    for name, change in (("whole", None), ("damaged", damage), ("no xz", lambda d: b"x" * len(d)), ("a bomb", lambda d: lzma.compress(b"\0" * (1 << 27)))):
+        p = Parked(s, add_mini(s, lib, "with_mini.so", change))
+        try:
+            snap = p.snap(os.path.join(s.top, "mini.pz"))
+        finally:
+            p.end()
+        before = time.time()
+        rep, done = report(snap, "-n", "--debug-path=")
+        took, said = time.time() - before, [pr["message"] for pr in rep["problems"] if pr["code"] == "PZ212"]
+        if "lzma" not in rep["tool"].get("features", []):
+            tap.ok(len(said) == 1 and LIB in said[0] and "liblzma" in said[0] and module(rep)["symbols"] == "dynsym", "MiniDebugInfo, built without liblzma: said", said)
+            return
+        if change:
+            tap.ok(functions(rep)[0] == "start_parking" and set(functions(rep)[1:]) == {None} and len(said) == 1 and LIB in said[0] and took < 10,
+                   "MiniDebugInfo, %s: said, and no name is taken from it" % name, (functions(rep), said, took))
+            continue
+        tap.equal(functions(rep), PARKED, "MiniDebugInfo: names of static functions")
+        tap.ok(module(rep)["symbols"] == "mini" and not said, "MiniDebugInfo: the modules' state says so", module(rep))
+        s.use(None)
+        rep, _ = report(snap, "-n", "--debug-path=")
+        tap.equal((functions(rep), module(rep)["symbols"]), (PARKED, "mini"), "MiniDebugInfo travels in the snapshot")
+        s.use(add_mini(s, lib, "other_mini.so"))
+
+
+def travels(s, lib, other):
+    """Names of static functions of a file that is gone: the snapshot has them."""
+    p = Parked(s, lib)
+    try:
+        os.unlink(p.lib)
+        snap, bare = p.snap(os.path.join(s.top, "gone.pz")), p.snap(os.path.join(s.top, "bare.pz"), "--bundle=none")
+        s.use(other)
+        replaced = p.snap(os.path.join(s.top, "replaced.pz"))
+    finally:
+        p.end()
+    for name, file in (("deleted", snap), ("deleted and replaced", replaced)):
+        rep, _ = report(file, "-n", "--debug-path=")
+        mod = next(m for m in rep["modules"] if LIB in m["path"])
+        tap.equal([f.get("function") for f in frames_of(rep) if LIB in f.get("module", "")], PARKED, "a library that was %s: names of static functions" % name)
+        tap.ok(mod["symbols"] == "full" and "file" not in mod, "a library that was %s: all symbols, of no file" % name, mod)
+    rep, _ = report(bare, "-n", "--debug-path=")
+    names = [f.get("function") for f in frames_of(rep) if LIB in f.get("module", "")]
+    tap.ok(not set(names) & set(PARKED), "--bundle=none keeps none of them", names)
+    s.use(None)
+    plain = subprocess.run(["sh", "-c", "gzip -dc < %s > %s" % (snap, os.path.join(s.top, "gone.core"))])
+    core = os.path.join(s.top, "gone.core")
+    for tool, argv in (("readelf", ["readelf", "-ln", core]), ("eu-readelf", ["eu-readelf", "-ln", core]), ("eu-stack", ["eu-stack", "--core=" + core])):
+        if shutil.which(tool):
+            done = run(argv)
+            tap.ok(plain.returncode == 0 and done.returncode in (0, 1) and b"truncated" not in done.stderr and done.stdout, "its content is a core for %s" % tool, done.stderr[:300])
+    # Cut anywhere behind memory: the report is there, but for those names.
+    data = open(snap, "rb").read()
+    for less in (10, 200, 5000, 60000):
+        cut = os.path.join(s.top, "cut.pz")
+        with open(cut, "wb") as f:
+            f.write(data[:-less])
+        rep, done = report(cut, "-n", "--debug-path=")
+        names = [f.get("function") for f in frames_of(rep) if LIB in f.get("module", "")]
+        tap.ok(done.returncode == 0 and len(names) == len(PARKED) and names[0] == "start_parking" and set(names[1:]) <= {"hidden_wait", None}, "cut by %d bytes: its frames" % less, names)
+
+
 def bundle_none(s, lib, other):
     """Nothing of the files is kept, but which they were: the right ones are used, no others."""
     p = Parked(s, lib)
@@ -675,6 +770,8 @@ def main():
                 deaths(s)
                 lib, other = build_parks(s, "parks.so"), build_parks(s, "parks_other.so", "-DOTHER", "-O0")
                 bundle_none(s, lib, other)
+                travels(s, lib, other)
+                mini(s, lib)
                 debug_frame(s)
                 rust(top, s.python)
                 s.use(s.whole)
