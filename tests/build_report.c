@@ -406,6 +406,8 @@ static struct report *truncated(void)
 	r->input.file_size = 88u << 20;
 	r->input.compression = STR("zstd");
 	report_problem(r, P_PACKED_DAMAGED, "damaged at 88 MiB (zstd: Corrupted block detected)", "the first 1.1 GiB of 4.2 GiB were used; segments lost: 212 of 340: 2 with thread stacks (of 2 of 7 threads), 1 of 1 file (libc.so.6), 209 of heap and other memory");
+	r->symbols.modules = 12;
+	r->symbols.named = 11;
 	r->input.lost.segments = 212;
 	r->input.lost.of_segments = 340;
 	r->input.lost.stacks = 2;

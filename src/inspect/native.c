@@ -30,6 +30,7 @@ struct natives {
 	struct arena *arena;
 	const struct native_records *records;
 	struct pc_entry *pcs;
+	enum { UNSEEN, SEEN, NAMELESS } *seen; /* of each module: on no stack, on one, with a frame without a name */
 	bool eval_default;         /* there is a _PyEval_EvalFrameDefault, so PyEval_EvalFrameEx only calls it */
 	const struct module *interpreter;
 	size_t n_threads, n_broken, n_no_tables, n_unproven, n_unmatched;
@@ -125,6 +126,8 @@ struct natives *natives_new(struct target *t, struct report *r)
 	n->arena = t->arena;
 	if (native_finish(t->native, &n->records, &err) < 0)
 		report_problem(r, P_NATIVE_FAILED, err.msg);
+	const struct module *list;
+	n->seen = arena_alloc(t->arena, (modules_list(t->mods, &list) + 1) * sizeof *n->seen);
 	/* Its data: the runtime, before 3.7 its types.  A second libpython of the process is not meant. */
 	addr_t at;
 	if (t->py)
@@ -234,6 +237,16 @@ static int mini_of(const struct natives *n, const struct module *m)
 	return m->mini_rc;
 }
 
+static void see(struct natives *n, const struct module *m, bool named)
+{
+	const struct module *list;
+	(void)modules_list(n->t->mods, &list);
+	if (!named)
+		n->seen[m - list] = NAMELESS;
+	else if (n->seen[m - list] == UNSEEN)
+		n->seen[m - list] = SEEN;
+}
+
 static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f)
 {
 	struct pc_entry *e, key = { .key = { f->pc, f->bits } };
@@ -256,6 +269,8 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 	} else if (!n->records->done && modules_name(n->t->mods, at, &name, &into) < 0) {
 		name = (struct str){ 0 };
 	}
+	if (m && !m->vdso)
+		see(n, m, name.len || m->symbols == SYMBOLS_FULL);
 	if (m && !m->vdso && !name.len && m->symbols != SYMBOLS_FULL) {
 		const int rc = mini_of(n, m);
 		add_module(rc < 0 ? &n->no_mini : &n->no_names, base_of(n, m));
@@ -571,6 +586,11 @@ void natives_end(struct natives *n)
 {
 	if (!n)
 		return;
+	const struct module *list;
+	for (size_t i = modules_list(n->t->mods, &list); i-- > 0;) {
+		n->r->symbols.modules += n->seen[i] != UNSEEN;
+		n->r->symbols.named += n->seen[i] == SEEN;
+	}
 	if (n->n_no_tables) {
 		report_problem(n->r, P_NATIVE_NO_TABLES, n->n_no_tables, n->n_threads, module_names(n, &n->no_tables),
 			       whole_or(n->t, image_facts(n->t->img)->kind == IMAGE_SNAPSHOT ? "for later snapshots, pysnap without --bundle=none"

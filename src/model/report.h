@@ -174,6 +174,7 @@ struct report {
 		const struct report_frame *native;   /* of a crash: the innermost native frame; NULL if not known */
 		const struct report_frame *caller;   /* of a crash where no code is: the native frame whose call went there; NULL: not known, or none */
 	} verdict;
+	struct { size_t modules, named; } symbols; /* files in whose code native frames lie, and those where each of these has a name */
 	struct VEC(struct report_interp) interps;
 	struct VEC(struct report_thread) threads;  /* the one that matters first */
 	struct VEC(struct report_thread) hidden;   /* those that are not to be shown */

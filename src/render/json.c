@@ -289,6 +289,14 @@ static json_t *input(const struct report *r)
 	return o;
 }
 
+static json_t *symbols(const struct report *r)
+{
+	json_t *o = json_object();
+	put_count(o, "modules", r->symbols.modules);
+	put_count(o, "named", r->symbols.named);
+	return o;
+}
+
 static json_t *process(const struct report *r)
 {
 	json_t *o = json_object();
@@ -558,6 +566,8 @@ int render_json(const struct report *r, const struct render_options *opt, FILE *
 		array(&j, "exceptions", r->exceptions.n, exception_element);
 	array(&j, "groups", r->groups.n, group_element);
 	array(&j, "interpreters", r->interps.n, interp_element);
+	if (r->symbols.modules)
+		member(&j, "symbols", symbols(r));
 	array(&j, "modules", r->modules.n, module_element);
 	array(&j, "problems", r->problems.n, problem_element);
 	fputs(j.compact ? "}\n" : "\n}\n", out);

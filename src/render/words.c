@@ -277,6 +277,12 @@ void words_facts_file(struct sb *b, const struct report *r)
 	} else {
 		sb_printf(b, ", incomplete");
 	}
+	if (r->symbols.named < r->symbols.modules) {
+		sb_printf(b, "   symbols for ");
+		words_number(b, r->symbols.named);
+		sb_printf(b, " of ");
+		words_count(b, r->symbols.modules, "module");
+	}
 }
 
 enum { GILS = 3 };

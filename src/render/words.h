@@ -19,7 +19,7 @@ void words_place(struct sb *b, const struct report *r, const struct report_frame
 const char *words_no_stack(const struct report *r, const struct report_thread *t);
 void words_version(struct sb *b, const struct report *r);        /* "Python 3.13.0 (GIL build)" */
 void words_command(struct sb *b, const struct report *r, size_t columns); /* "python3.13 app.py", cut to about so many columns */
-void words_facts_file(struct sb *b, const struct report *r);     /* "dumped ... UTC, 2.3 s after start   core 254 MiB, complete" */
+void words_facts_file(struct sb *b, const struct report *r);     /* "dumped ... UTC, 2.3 s after start   core 254 MiB, complete", and what symbols lack */
 void words_facts_threads(struct sb *b, const struct report *r);  /* "7 threads, 3 different stacks   1 interpreter" */
 
 /* Appends s safely up to so many terminal columns, "..." for the rest. */

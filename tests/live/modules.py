@@ -314,6 +314,19 @@ def real_debuginfod(s, want):
         server.wait()
 
 
+def how_well(file, text, *options):
+    """The header counts the modules whose functions have names, if any has none; those that lack them are named once below it."""
+    rep, _ = report(file, "-n", *options)
+    lacking = {os.path.basename(f["module"]) for t in rep["threads"] for i in t["stack"] for f in [rep["frames"][i]]
+               if f["lang"] == "c" and "function" not in f and "module" in f}
+    lacking -= {os.path.basename(m["path"]) for m in rep["modules"] if m["symbols"] == "full"}
+    n, named = rep["symbols"]["modules"], rep["symbols"]["named"]
+    tap.equal(n - named, len(lacking), "modules without names are counted")
+    tap.equal(re.findall(r"symbols for .*", text), ["symbols for %d of %d module%s" % (named, n, "" if n == 1 else "s")] if lacking else [], "the header says how many have them")
+    said = " ".join(p["message"] for p in rep["problems"] if p["code"] in ("PZ209", "PZ212"))
+    tap.ok(all(l in said for l in lacking) or "..." in said, "and which lack them is said", (lacking, said))
+
+
 def no_file(s, want):
     s.use(None)
     rep, done = report(s.core37, "-n", "--debug-path=")
@@ -329,6 +342,7 @@ def no_file(s, want):
     text = run([PYANALYZE, "-n", "--debug-path=", "--show=+modules", s.core_hidden], env=dict(os.environ, DEBUGINFOD_URLS="")).stdout.decode()
     build_id = re.search(r"Build ID: (\w+)", run(["readelf", "-n", s.hidden]).stdout.decode()).group(1)
     tap.ok(re.search(re.escape(LIB) + r"\+0x[0-9a-f]+  \(build-id %s\)" % build_id, text), "no file of it, no name: offset and build-id", text)
+    how_well(s.core_hidden, text, "--debug-path=")
     tap.ok(re.search(r"0x[0-9a-f]{12}-0x[0-9a-f]{12}  symbols: \w+ +build-id: %s  \S*%s" % (build_id, LIB), text), "and its line among the modules", text)
     s.use(s.other)
     rep, _ = report(s.core, "-n", "--debug-path=")
@@ -595,6 +609,8 @@ def bundle_none(s, lib, other):
     tap.ok("file" not in module(rep) and module(rep)["symbols"] == "mismatch" and len(said) == 1 and build_id in said[0] and module(rep)["disk_build_id"] in said[0],
            "--bundle=none: another build at its place is not used, both ids are said", (module(rep), said))
     tap.equal(functions(rep)[-1:], [None], "--bundle=none: and no name is taken from it")
+    for file in (snap, whole):
+        how_well(file, run([PYANALYZE, "--debug-path=", file], env=dict(os.environ, DEBUGINFOD_URLS="", COLUMNS="200")).stdout.decode(), "--debug-path=")
     s.use(None)
     rep, _ = report(snap, "-n", "--debug-path=")
     tap.ok("PZ203" in codes(rep) and any(LIB in p["message"] for p in rep["problems"] if p["code"] == "PZ203"), "--bundle=none: a file that is not here is told of", rep["problems"])
