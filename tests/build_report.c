@@ -265,6 +265,32 @@ static struct report *two_waiting(void)
 	return r;
 }
 
+static const struct report_exception *handled(struct report *r, struct str type, struct str text, int line)
+{
+	const struct report_frame *passed[] = { build_frame(r, "/srv/app/app.py", 7, "again", -1, -1, NULL), build_frame(r, "/srv/app/data/io.py", line, "header", -1, -1, NULL) };
+	const struct report_exception e = { .tid = 19452, .type = type, .text = text, .traceback = arena_dup(r->arena, passed, sizeof passed), .n_traceback = 2, .passed = 9 };
+	return arena_dup(r->arena, &e, sizeof e);
+}
+
+/* Threads that go their way in except clauses: one alone, all of several alike, some of several, more kinds than are shown. */
+static struct report *handling(void)
+{
+	struct report *r = two_waiting();
+	r->threads.p[0].handling = handled(r, STR("shop.Rejected"), STR("order \x1b[31m7\n"), 70);
+	r->threads.p[1].handling = handled(r, STR("KeyError"), (struct str){ 0 }, 71);
+	const struct report_exception untyped = { .tid = -1 }, *bare = arena_dup(r->arena, &untyped, sizeof untyped);
+	for (int kind = 0; kind < 3; kind++) {
+		const struct report_frame *stack[] = { build_frame(r, "/srv/app/app.py", 20 + kind, "again", -1, -1, "        time.sleep(delay)") };
+		for (int i = 0; i < 7; i++) {
+			struct report_thread *t = build_thread(r, 19460 + 10 * kind + i, "retry");
+			build_stack(r, stack, 1);
+			t->handling = kind == 0 ? handled(r, STR("ValueError"), STR("bad header"), 72) : kind == 1 && i < 2 ? handled(r, STR("ValueError"), STR("bad header"), 72 + i) :
+				kind == 1 && i < 5 ? bare : kind == 2 ? handled(r, STR("ValueError"), STR("bad header"), 72 + i) : NULL;
+		}
+	}
+	return r;
+}
+
 struct report *build_deep(size_t n, bool plain)
 {
 	struct report *r = snapshot();
@@ -428,7 +454,7 @@ static struct report *empty(void)
 
 #define BUILT(name) static struct report *built_##name(void) { struct report *r = name(); report_group(r); return r; }
 BUILT(crash) BUILT(stopped) BUILT(aborted) BUILT(two_waiting) BUILT(deep) BUILT(long_stack) BUILT(many) BUILT(names) BUILT(broken) BUILT(no_python) BUILT(unread) BUILT(truncated)
-BUILT(empty)
+BUILT(empty) BUILT(handling)
 #undef BUILT
 
 static const struct report_frame *found(struct report *r, const char *function, const char *module, uint64_t pc, const char *by, bool likely)
@@ -495,5 +521,5 @@ const struct built_report built_reports[] = {
 	{ "crash", built_crash, true }, { "stopped", built_stopped, true }, { "aborted", built_aborted, true }, { "snapshot", built_two_waiting, true }, { "deep", built_deep, true },
 	{ "long", built_long_stack, false }, { "many", built_many, false }, { "names", built_names, true }, { "broken", built_broken, true },
 	{ "no_python", built_no_python, true }, { "unread", built_unread, true }, { "truncated", built_truncated, true }, { "empty", built_empty, true },
-	{ "marks", built_marks, true }, { NULL, NULL, false },
+	{ "marks", built_marks, true }, { "handling", built_handling, true }, { NULL, NULL, false },
 };

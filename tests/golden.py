@@ -92,7 +92,7 @@ def contradictions(report):
             yield f'{where} is of an interpreter that is not there'
         if ('name' in thread) != ('name_source' in thread):
             yield f'{where} has a name or its source, not both'
-    for i, e in enumerate(report.get('exceptions', [])):
+    for i, e in enumerate(report.get('exceptions', []) + [t['handling'] for t in report['threads'] if 'handling' in t]):
         used.update(e['traceback'])
         if len(e['traceback']) > e['frame_count']:
             yield f'exceptions[{i}] has more of a traceback than there is'

@@ -1,8 +1,8 @@
-/* The exceptions of the thread that matters, and where they have been. */
+/* The exceptions of the thread that crashed, and what the others are handling; where they have been. */
 #include "inspect/parts.h"
 #include "python/exception.h"
 
-enum { TEXT_MAX = 2000, PASSED = 64 /* shown of a traceback: half of them from each end */ };
+enum { TEXT_MAX = 2000, PASSED = 64 /* shown of a traceback: half of them from each end */, ENDS = 2 };
 
 static const struct report_frame *passed_frame(struct target *t, struct report *r, const struct py_passed *p)
 {
@@ -24,41 +24,65 @@ static const struct report_frame *passed_frame(struct target *t, struct report *
 	return f;
 }
 
-static void add_traceback(struct target *t, struct report *r, addr_t traceback, struct report_exception *out)
+/* shown: of its entries, half of them from each end. */
+static void add_traceback(struct target *t, struct report *r, addr_t traceback, size_t shown, struct report_exception *out)
 {
 	struct py_passed first[PASSED / 2], last[PASSED / 2], p;
 	uint64_t n = 0;
+	const size_t half = shown / 2;
 	for (struct walk w = py_traceback(t->py, traceback); py_next_passed(&w, &p) > 0; n++) {
-		if (n < PASSED / 2)
+		if (n < half)
 			first[n] = p;
 		else
-			last[n % (PASSED / 2)] = p;
+			last[n % half] = p;
 	}
 	if (!n)
 		return;
-	const size_t heads = n < PASSED / 2 ? (size_t)n : PASSED / 2, tails = n - heads < PASSED / 2 ? (size_t)(n - heads) : PASSED / 2;
+	const size_t heads = n < half ? (size_t)n : half, tails = n - heads < half ? (size_t)(n - heads) : half;
 	const struct report_frame **list = arena_alloc(r->arena, (heads + tails) * sizeof *list);
 	for (size_t i = 0; i < heads; i++)
 		list[i] = passed_frame(t, r, &first[i]);
 	for (size_t i = 0; i < tails; i++)
-		list[heads + i] = passed_frame(t, r, &last[(n - tails + i) % (PASSED / 2)]);
+		list[heads + i] = passed_frame(t, r, &last[(n - tails + i) % half]);
 	out->traceback = list;
 	out->n_traceback = heads + tails;
 	out->passed = n;
 }
 
-static void add(struct target *t, struct report *r, const struct report_thread *th, const struct py_exception *e, bool raised, bool kept)
+static void fill(struct target *t, struct report *r, const struct report_thread *th, const struct py_exception *e, size_t shown, struct report_exception *out)
 {
-	struct report_exception *out = vec_push(&r->exceptions);
 	out->tid = th->tid;
-	out->raised = raised;
-	out->kept = kept;
 	if (py_exception_type(t->py, e, r->arena, &out->type) < 0)
 		out->type = (struct str){ 0 };
 	if (py_exception_text(t->py, e, TEXT_MAX, r->arena, &out->text) < 0)
 		out->text = (struct str){ 0 };
 	if (e->traceback)
-		add_traceback(t, r, e->traceback, out);
+		add_traceback(t, r, e->traceback, shown, out);
+}
+
+static void add(struct target *t, struct report *r, const struct report_thread *th, const struct py_exception *e, bool raised, bool kept)
+{
+	struct report_exception *out = vec_push(&r->exceptions);
+	out->raised = raised;
+	out->kept = kept;
+	fill(t, r, th, e, PASSED, out);
+}
+
+/* 2.7 keeps one until the function returns that handled it: of a thread that goes its way that says nothing. */
+void exceptions_handling(struct target *t, struct report *r)
+{
+	struct py_exception e;
+	if (!t->py || TRAIT(t->py, handled_kept) > 0)
+		return;
+	for (size_t i = 0; i < r->threads.n; i++) {
+		struct report_thread *th = &r->threads.p[i];
+		if (!th->state || th->stale || th->starting || th->crashed || py_exception_handled(t->py, th->state, &e) < 0)
+			continue;
+		struct report_exception *out = arena_alloc(r->arena, sizeof *out);
+		fill(t, r, th, &e, ENDS, out);
+		if (out->type.s && !str_is(out->type, "NoneType")) /* else it may be None, which is not in the file */
+			th->handling = out;
+	}
 }
 
 void exceptions_add(struct target *t, struct report *r, const struct report_thread *th)

@@ -27,6 +27,8 @@ const char *lost_text(const struct report *r);
 
 /* The exceptions of a thread: the one being raised, the one being handled. */
 void exceptions_add(struct target *t, struct report *r, const struct report_thread *th);
+/* What every thread that has not crashed is handling. */
+void exceptions_handling(struct target *t, struct report *r);
 
 /* Fill r->verdict.group_id and, where it can be known, detail_id: of a crash of thread t at pc (formats/crash_id.md). */
 void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc);

@@ -262,6 +262,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		r->threads.p[i].signalled &= r->verdict.kind == VERDICT_CRASH || (r->verdict.kind == VERDICT_STOPPED && came);
 	}
 	threads_sort(r);
+	exceptions_handling(t, r);
 	r->verdict.thread = r->threads.n ? 0 : (size_t)-1;
 	r->verdict.tid = r->threads.n ? r->threads.p[0].tid : -1;
 	if (r->threads.n && n && r->verdict.kind == VERDICT_CRASH) {

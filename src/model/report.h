@@ -50,6 +50,18 @@ struct report_run {
 	uint64_t repeat;
 };
 
+/* An exception of a thread. */
+struct report_exception {
+	int64_t tid;               /* -1 if not known */
+	bool raised;               /* set, and not caught yet; else it is being handled */
+	bool kept;                 /* it was handled in a function that still runs; perhaps that is over */
+	struct str type;           /* "ValueError"; s NULL if it cannot be read */
+	struct str text;           /* what str() of it says; s NULL if it cannot be read */
+	const struct report_frame *const *traceback; /* what it passed, the frame that handles it first; of many, the first and the last */
+	size_t n_traceback;
+	uint64_t passed;           /* all of them */
+};
+
 struct report_thread {
 	int64_t tid;               /* -1 if not known */
 	uint64_t python_id;        /* threading.get_ident(); 0 if not known */
@@ -78,20 +90,9 @@ struct report_thread {
 	struct str native_broken;  /* why older native frames are unknown; s NULL: they are not, or none were asked for */
 	struct str broken;         /* why the walk stopped early ("frame 0x.. is not in the capture"); s NULL if whole */
 	size_t group;              /* index into groups */
+	const struct report_exception *handling; /* in an except clause; of a thread that crashed it is in exceptions, and this is NULL */
 };
 struct report_group { const size_t *threads; size_t n; }; /* indexes of threads whose stacks are the same */
-
-/* An exception of the thread that matters. */
-struct report_exception {
-	int64_t tid;               /* -1 if not known */
-	bool raised;               /* set, and not caught yet; else it is being handled */
-	bool kept;                 /* it was handled in a function that still runs; perhaps that is over */
-	struct str type;           /* "ValueError"; s NULL if it cannot be read */
-	struct str text;           /* what str() of it says; s NULL if it cannot be read */
-	const struct report_frame *const *traceback; /* what it passed, the frame that handles it first; of many, the first and the last */
-	size_t n_traceback;
-	uint64_t passed;           /* all of them */
-};
 
 /* A line that explains the verdict: "handler", "signal", "collector", "state" and what is to be said of it. */
 struct report_note { const char *key; struct str text; };
@@ -180,7 +181,7 @@ struct report {
 	struct VEC(struct report_thread) hidden;   /* those that are not to be shown */
 	struct VEC(struct report_group) groups;    /* in order of first thread */
 	struct VEC(struct report_module) modules;
-	struct VEC(struct report_exception) exceptions;
+	struct VEC(struct report_exception) exceptions; /* of the thread that crashed */
 	struct VEC(struct report_problem) problems;
 };
 

@@ -415,6 +415,25 @@ static json_t *verdict(const struct report *r)
 	return o;
 }
 
+static json_t *exception(struct json *j, const struct report_exception *e)
+{
+	json_t *o = json_object(), *traceback = json_array();
+	put_number(o, "tid", e->tid);
+	put_word(o, "state", e->raised ? "raised" : "handled");
+	put_text(o, "type", e->type);
+	put_text(o, "value", e->text);
+	for (size_t k = 0; k < e->n_traceback; k++)
+		push(traceback, json_integer((json_int_t)j->ids[frame_slot(j, e->traceback[k])].id));
+	put(o, "traceback", traceback);
+	put_count(o, "frame_count", e->passed);
+	return o;
+}
+
+static json_t *exception_element(struct json *j, size_t i)
+{
+	return exception(j, &j->r->exceptions.p[i]);
+}
+
 static json_t *thread_element(struct json *j, size_t i)
 {
 	const struct report_thread *t = &j->r->threads.p[i];
@@ -468,21 +487,8 @@ static json_t *thread_element(struct json *j, size_t i)
 	put_text(o, "broken", t->broken);
 	put_text(o, "native_broken", t->native_broken);
 	put_text(o, "unmatched", t->unmatched);
-	return o;
-}
-
-static json_t *exception_element(struct json *j, size_t i)
-{
-	const struct report_exception *e = &j->r->exceptions.p[i];
-	json_t *o = json_object(), *traceback = json_array();
-	put_number(o, "tid", e->tid);
-	put_word(o, "state", e->raised ? "raised" : "handled");
-	put_text(o, "type", e->type);
-	put_text(o, "value", e->text);
-	for (size_t k = 0; k < e->n_traceback; k++)
-		push(traceback, json_integer((json_int_t)j->ids[frame_slot(j, e->traceback[k])].id));
-	put(o, "traceback", traceback);
-	put_count(o, "frame_count", e->passed);
+	if (t->handling)
+		put(o, "handling", exception(j, t->handling));
 	return o;
 }
 
@@ -550,6 +556,9 @@ int render_json(const struct report *r, const struct render_options *opt, FILE *
 		for (size_t run = 0; run < r->threads.p[t].n_runs; run++)
 			for (size_t k = 0; k < r->threads.p[t].runs[run].n; k++)
 				frame_add(&j, r->threads.p[t].runs[run].frames[k]);
+	for (size_t i = 0; i < r->threads.n; i++)
+		for (size_t k = 0; r->threads.p[i].handling && k < r->threads.p[i].handling->n_traceback; k++)
+			frame_add(&j, r->threads.p[i].handling->traceback[k]);
 	for (size_t i = 0; i < r->exceptions.n; i++)
 		for (size_t k = 0; k < r->exceptions.p[i].n_traceback; k++)
 			frame_add(&j, r->exceptions.p[i].traceback[k]);

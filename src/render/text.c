@@ -39,7 +39,7 @@ static size_t width(const struct text *t)
 
 /* Source lines and carets */
 
-enum { SOURCE_COLUMNS = 200, EXCEPTION_COLUMNS = 160 };
+enum { SOURCE_COLUMNS = 200, EXCEPTION_COLUMNS = 160, HANDLING = 3 };
 
 static struct str stripped(struct str s)
 {
@@ -312,6 +312,29 @@ static void native_place(struct text *t, const struct report_frame *f)
 }
 
 /* "ValueError: bad header   (being handled in load; raised at data/io.py:71)" */
+static void exception(struct text *t, const struct report_exception *e)
+{
+	if (e->type.s)
+		sb_safe(&t->b, e->type);
+	else
+		sb_printf(&t->b, "of a type that cannot be read");
+	if (e->text.len) {
+		sb_printf(&t->b, ": ");
+		words_clip(&t->b, e->text, EXCEPTION_COLUMNS);
+	}
+	sb_printf(&t->b, e->raised ? "   (being raised" : e->kept ? "   (last handled" : "   (being handled");
+	if (e->n_traceback) {
+		const struct report_frame *last = e->traceback[e->n_traceback - 1];
+		if (!e->raised) {
+			sb_printf(&t->b, " in ");
+			words_function(&t->b, e->traceback[0]);
+		}
+		sb_printf(&t->b, "; raised at ");
+		words_place(&t->b, t->r, last);
+	}
+	sb_printf(&t->b, ")\n");
+}
+
 static void exceptions(struct text *t)
 {
 	const struct report *r = t->r;
@@ -320,27 +343,8 @@ static void exceptions(struct text *t)
 		sb_printf(&t->b, "none was being handled\n");
 	}
 	for (size_t i = 0; i < r->exceptions.n; i++) {
-		const struct report_exception *e = &r->exceptions.p[i];
 		key(t, "exception");
-		if (e->type.s)
-			sb_safe(&t->b, e->type);
-		else
-			sb_printf(&t->b, "of a type that cannot be read");
-		if (e->text.len) {
-			sb_printf(&t->b, ": ");
-			words_clip(&t->b, e->text, EXCEPTION_COLUMNS);
-		}
-		sb_printf(&t->b, e->raised ? "   (being raised" : e->kept ? "   (last handled" : "   (being handled");
-		if (e->n_traceback) {
-			const struct report_frame *last = e->traceback[e->n_traceback - 1];
-			if (!e->raised) {
-				sb_printf(&t->b, " in ");
-				words_function(&t->b, e->traceback[0]);
-			}
-			sb_printf(&t->b, "; raised at ");
-			words_place(&t->b, r, last);
-		}
-		sb_printf(&t->b, ")\n");
+		exception(t, &r->exceptions.p[i]);
 	}
 }
 
@@ -522,6 +526,50 @@ static void heading_end(struct text *t, const struct report_thread *th)
 		sb_printf(&t->b, " (%s)\n", words_no_stack(t->r, th));
 }
 
+static bool same_exception(const struct report_exception *a, const struct report_exception *b)
+{
+	const struct report_frame *x = a->n_traceback ? a->traceback[a->n_traceback - 1] : NULL, *y = b->n_traceback ? b->traceback[b->n_traceback - 1] : NULL;
+	return str_eq(a->type, b->type) && str_eq(a->text, b->text) && (x && y ? x->at.line == y->at.line && str_eq(x->file, y->file) : x == y);
+}
+
+/* What threads that go their way are handling; of many different ones the first. */
+static void handling(struct text *t, const size_t *threads, size_t n)
+{
+	struct { const struct report_thread *first; size_t n; } kind[HANDLING];
+	size_t kinds = 0, more = 0;
+	for (size_t i = 0; i < n; i++) {
+		const struct report_thread *th = &t->r->threads.p[threads[i]];
+		size_t k = 0;
+		while (th->handling && k < kinds && !same_exception(kind[k].first->handling, th->handling))
+			k++;
+		if (!th->handling)
+			continue;
+		if (k < kinds) {
+			kind[k].n++;
+		} else if (kinds < HANDLING) {
+			kind[kinds].first = th;
+			kind[kinds++].n = 1;
+		} else {
+			more++;
+		}
+	}
+	for (size_t k = 0; k < kinds; k++) {
+		sb_printf(&t->b, "  exception");
+		if (n > 1 && kind[k].n == n) {
+			sb_printf(&t->b, " of each");
+		} else if (kind[k].n > 1) {
+			sb_printf(&t->b, " of %zu of them", kind[k].n);
+		} else if (n > 1) {
+			sb_printf(&t->b, " of ");
+			words_thread(&t->b, kind[k].first);
+		}
+		sb_printf(&t->b, ": ");
+		exception(t, kind[k].first->handling);
+	}
+	if (more)
+		sb_printf(&t->b, "  ... and %zu more of them handle one\n", more);
+}
+
 static void main_thread(struct text *t, const struct report_thread *th)
 {
 	sb_char(&t->b, '\n');
@@ -539,6 +587,7 @@ static void main_thread(struct text *t, const struct report_thread *th)
 	}
 	sb_free(&state);
 	heading_end(t, th);
+	handling(t, &t->r->verdict.thread, 1);
 	stack(t, th);
 }
 
@@ -558,9 +607,11 @@ static void group(struct text *t, const size_t *threads, size_t n, bool same_as_
 	states(t, threads, n);
 	if (same_as_above) {
 		sb_printf(&t->b, " (%s)\n", th->n_runs ? "the same stack as above" : words_no_stack(t->r, th));
+		handling(t, threads, n);
 		return;
 	}
 	heading_end(t, th);
+	handling(t, threads, n);
 	stack(t, th);
 }
 

@@ -116,6 +116,35 @@ def ended(python):
         target.end()
 
 
+def handling(python):
+    target, name = in_state(python, "handling"), "%s: exceptions under way" % python.name
+    if not target:
+        return
+    try:
+        rep, done = snapshot(target.pid, target.top)
+        if not tap.ok(rep is not None and done.returncode == 0, "%s: report" % name, done.stderr.decode("utf-8", "replace")):
+            return
+        got = {t["name"]: (t["handling"].get("type"), t["handling"].get("value"), rep["frames"][t["handling"]["traceback"][0]]["function"]) if "handling" in t else None
+               for t in rep["threads"]}
+        want = {"MainThread": ("KeyError", "'key'", "handling"), "retrying": ("ValueError", "invalid literal for int() with base 10: 'zz'", "retrying"), "calm": None}
+        # 2.7 keeps an exception until its function returns: nothing is said then.
+        tap.equal(got, dict.fromkeys(want) if python.minor == "2.7" else want, "%s: whose" % name)
+        tap.equal(rep.get("exceptions"), None, "%s: none is that of a crash" % name)
+        text = run([PYANALYZE, os.path.join(target.top, "snap.pz")]).stdout.decode("utf-8", "replace")
+        said = re.findall(r"^  exception: (\w+): .*\(being handled in (\w+); raised at .*states.py:\d+\)$", text, re.M)
+        tap.equal(sorted(said), [] if python.minor == "2.7" else [("KeyError", "handling"), ("ValueError", "retrying")], "%s: a line each" % name)
+        # What comes from outside is no crash either.
+        core, why = target.core(signal.SIGABRT)
+        if not core:
+            tap.skip("%s: core" % name, why)
+            return
+        rep = json.loads(run([PYANALYZE, "--json", core]).stdout)
+        tap.equal((rep["verdict"]["kind"], sorted(t["handling"]["type"] for t in rep["threads"] if "handling" in t)),
+                  ("stopped", [] if python.minor == "2.7" else ["KeyError", "ValueError"]), "%s: in a core of a signal from outside" % name)
+    finally:
+        target.end()
+
+
 def forked(python):
     target, name = in_state(python, "forked"), "%s: forked" % python.name
     if not target:
@@ -138,6 +167,7 @@ def forked(python):
         forked_report("%s: core" % name, json.loads(done.stdout) if done.stdout else None, done, child)
         text = run([PYANALYZE, cores[0]]).stdout.decode()
         tap.ok("\n1 thread and 3 thread states without one" in text, "%s: the text counts it" % name, text[:800])
+        tap.ok("\n  state      " in text and "in a child that" in text, "%s: that it was forked, although it is no crash" % name, text[:800])
         os.unlink(cores[0])
     finally:
         target.end()
@@ -189,7 +219,7 @@ def main():
     for python in find()[0]:
         if (wanted and not any(w in python.name for w in wanted)) or (python.minor, python.config) not in known:
             continue
-        for check in (damaged, churn, ended, forked, starting):
+        for check in (damaged, churn, ended, handling, forked, starting):
             tap.part(python, check)
     tap.done()
 
