@@ -159,8 +159,9 @@ void build_elf_tls(struct build_elf *b, addr_t tls)
 		build_elf_note(b, "LINUX", 0x200, desc, 16);
 		break;
 	case 183:
-		build_elf_put(b, desc, 8, tls);
-		build_elf_note(b, "LINUX", 0x401, desc, 8);
+	case 40:
+		build_elf_put(b, desc, b->abi.width, tls);
+		build_elf_note(b, "LINUX", 0x401, desc, b->abi.width);
 		break;
 	case 22:
 		build_elf_reg(b, "a0", tls >> 32);

@@ -161,7 +161,7 @@ START_TEST(system_calls)
 END_TEST
 
 static const struct { const char *name; uint64_t tls; } pointers[] = {
-	{ "x86_64", 0x7ffff7d8a740 }, { "i386", 0xf7d8a740 }, { "aarch64", 0xffff8000123450 }, { "aarch64_be", 0xffff8000123450 },
+	{ "x86_64", 0x7ffff7d8a740 }, { "i386", 0xf7d8a740 }, { "aarch64", 0xffff8000123450 }, { "aarch64_be", 0xffff8000123450 }, { "arm", 0xb6f00c30 }, { "armeb", 0xb6f00c30 },
 	{ "ppc64le", 0x7fffb7ff0123 }, { "ppc64", 0x7fffb7ff0123 }, { "s390x", 0x3ff8d8a7400 },
 };
 

@@ -25,18 +25,15 @@ static struct build_elf *build_odd(const char *machine, void (*odd)(struct build
 	struct build_elf *b = build_elf_new(machine);
 	if (odd)
 		odd(b);
-	bool has_tls = build_elf_abi(b)->machine != 40;
 	build_elf_thread(b, 1001, 0x401234, 0x7ffe1000);
 	build_elf_cursig(b, SIGSEGV);
-	if (has_tls)
-		build_elf_tls(b, 0x55550000);
+	build_elf_tls(b, 0x55550000);
 	build_elf_note(b, "CORE", 2, "FPREGS-A", 8);
 	build_elf_note(b, "LINUX", 0x202, "XSTATE-A", 8);
 	build_elf_thread(b, 1002, 0x402000, 0x7ffe2000);
 	build_elf_note(b, "CORE", 2, "FP-B", 4);
 	build_elf_thread(b, 1003, 0x403000, 0x7ffe3000);
-	if (has_tls)
-		build_elf_tls(b, 0x66660000);
+	build_elf_tls(b, 0x66660000);
 	build_elf_note(b, "PYSNAP", 1, "{}", 2);
 	build_elf_prpsinfo(b, 1001, 77, 1000, "python3", "python3 app.py --fast ");
 	build_elf_signal(b, SIGSEGV, 1, 0xdead0);
@@ -79,7 +76,6 @@ static void check_build(struct image *img, const char *machine)
 	ck_assert_uint_eq(v, 0x401000);
 
 	const struct thread *t;
-	bool has_tls = image_abi(img)->machine != 40;
 	ck_assert_uint_eq(image_threads(img, &t), 3);
 	static const struct { pid_t tid; int signo; addr_t pc, sp, tls; const char *fp, *x; } want[] = {
 		{ 1001, SIGSEGV, 0x401234, 0x7ffe1000, 0x55550000, "FPREGS-A", "XSTATE-A" },
@@ -91,7 +87,7 @@ static void check_build(struct image *img, const char *machine)
 		ck_assert_int_eq(t[i].signo, want[i].signo);
 		ck_assert_uint_eq(t[i].regs.pc, want[i].pc);
 		ck_assert_uint_eq(t[i].regs.sp, want[i].sp);
-		ck_assert_uint_eq(t[i].regs.tls, has_tls ? want[i].tls : 0);
+		ck_assert_uint_eq(t[i].regs.tls, want[i].tls);
 		ck_assert(blob_is(t[i].fpregset, want[i].fp));
 		ck_assert(blob_is(t[i].xstate, want[i].x));
 		ck_assert_int_eq(t[i].siginfo.len != 0, i == 0);

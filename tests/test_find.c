@@ -205,9 +205,18 @@ static void nowhere(const struct layout *l, const char *config)
 	set_up(&s, l, BY_NOTHING, false);
 	ck_assert_int_eq(py_open(s.img, s.mods, NULL, s.b->arena, &py, &err), ERR_NOPYTHON);
 	ck_assert_str_eq(err.msg, "found no CPython");
-	ck_assert_str_eq(err.why, "symbols: none of _PyRuntime, interp_head and _PyThreadState_Current in 1 mapped files, 0 of them here; "
+	static const struct { uint16_t machine; const char *why; } whys[] = {
+		{ EM_386, ": no NT_386_TLS notes" }, { EM_AARCH64, ": no NT_ARM_TLS notes, and no struct pthread at a stack's end" },
+		{ EM_ARM, ": no NT_ARM_TLS notes, which kernels do not write of 32-bit ARM, and no struct pthread at a stack's end" }, { EM_NONE, "" },
+	};
+	size_t why = 0;
+	while (whys[why].machine && whys[why].machine != l->abi.machine)
+		why++;
+	char want[600];
+	snprintf(want, sizeof want, "symbols: none of _PyRuntime, interp_head and _PyThreadState_Current in 1 mapped files, 0 of them here; "
 			 "section .PyRuntime: in none of the 0 files that are here; instructions: no PyInterpreterState_Head; "
-			 "cookie of 3.13 and later: nowhere in writable memory; thread pointers: the thread pointers of the 2 threads are not known");
+			 "cookie of 3.13 and later: nowhere in writable memory; thread pointers: those of the 2 threads are not known%s", whys[why].why);
+	ck_assert_str_eq(err.why, want);
 	ck_assert_str_eq(err.hint, "-e PROGRAM or --sysroot DIR, with the files that ran and their symbols; --layout FILE for a Python of another make");
 	tear_down(&s);
 }
@@ -261,6 +270,57 @@ static void not_placed(const struct layout *l, const char *config)
 	ck_assert_msg(!strncmp(err.why, want, strlen(want)), "%s: %s", l->name, err.why);
 	tear_down(&s);
 }
+
+/*
+ * Where struct pthread lies before the thread pointer, it is found by the thread's number in it: glibc's, musl's, and at a stack's end
+ * where there is no thread pointer.  Without the number, or without what has to stand next to it, there is none.
+ */
+static void by_pthread(const struct layout *l, const char *config)
+{
+	enum { GLIBC, MUSL, AT_END, OTHER_NUMBER, NO_LIST, WAYS, PLACE = 0x700, SIZE = 0x3000 };
+	const unsigned w = l->abi.width;
+	(void)config;
+	if (abi_tls_is_self(&l->abi))
+		return;
+	for (int way = 0; way < WAYS; way++) {
+		struct setup s;
+		struct py *py = NULL;
+		struct err err = { 0 };
+		set_up(&s, l, BY_NOTHING, false);
+		struct build *b = s.b;
+		uint8_t *pages = xcalloc(1, SIZE);
+		const struct thread *threads;
+		image_threads(s.img, &threads);
+		for (unsigned i = 0; i < 2; i++) {
+			const addr_t self = IDENT + 0x1000 * (uint64_t)i;
+			uint8_t *p = pages + PLACE + 0x1000 * i;
+			const unsigned at = way == MUSL ? 4 * w : 26 * w;
+			put(p + at, 4, way == OTHER_NUMBER ? 7 : 100 + i);
+			if (way == MUSL)
+				put(p, w, self);
+			else if (way != NO_LIST)
+				put(p + 24 * w, w, self + 0x2000), put(p + 25 * w, w, self + 0x3000);
+			if (way == AT_END)
+				((struct thread *)threads)[i].regs.sp = self - 0x100;
+			else
+				((struct thread *)threads)[i].regs.tls = self + 0x740;
+		}
+		add_page(s.img, IDENT - PLACE, pages, SIZE, 3);
+		image_settle(s.img);
+		int rc = py_open(s.img, s.mods, NULL, b->arena, &py, &err);
+		ck_assert_msg(rc == (way < OTHER_NUMBER ? 0 : ERR_NOPYTHON), "%s: %d: %d %s", l->name, way, rc, err.why);
+		if (rc == 0)
+			ck_assert_str_eq(py->found_by, "search");
+		tear_down(&s);
+		free(pages);
+	}
+}
+
+START_TEST(by_struct_pthread)
+{
+	each_layout(by_pthread);
+}
+END_TEST
 
 START_TEST(what_was_tried_is_said)
 {
@@ -492,6 +552,7 @@ int main(void)
 	tcase_add_test(tc, each_way_by_itself);
 	tcase_add_test(tc, one_by_its_address);
 	tcase_add_test(tc, what_was_tried_is_said);
+	tcase_add_test(tc, by_struct_pthread);
 	tcase_add_test(tc, cookies_in_strings);
 	tcase_add_test(tc, absurd_debug_offsets);
 	tcase_add_test(tc, lying_versions);

@@ -711,5 +711,11 @@ int native_unwind(struct image *img, struct modules *mods, const struct native_l
 		put_places(&u);
 	native_put_done(&u.out);
 	flush(&u);
+	dwfl_end(u.dwfl);
+	elf_end(machine);
+	vec_free(&u.frames);
+	sb_free(&u.out);
+	free(u.reported);
+	free(u.pcs);
 	return u.rc;
 }

@@ -9,6 +9,7 @@
 #include "python/head_code.h"
 #include "python/opening.h"
 #include "python/salvage.h"
+#include "python/self.h"
 #include "python/version.h"
 
 static const char cookie_text[9] = "xdebugpy"; /* _Py_Debug_Cookie, pycore_debug_offsets.h */
@@ -332,19 +333,16 @@ static int search_part(struct opening *o, const struct search_set *set, enum sea
 static bool search_memory(struct opening *o)
 {
 	const struct thread *threads;
-	size_t n = image_threads(o->img, &threads), known = 0;
-	CLEANUP(cleanup_free) uint64_t *words = xcalloc(n + 1, sizeof *words);
+	size_t n = image_threads(o->img, &threads), known;
+	CLEANUP(cleanup_free) uint64_t *words = NULL;
+	size_t n_words = self_words(o->img, &words, &known);
 
-	for (size_t i = 0; i < n; i++) {
-		words[i] = threads[i].regs.tls;
-		known += words[i] != 0;
-	}
 	/* Of 32-bit processes the first half of it: layout_self_version looks at all of it. */
 	o->cookie = 0;
 	for (size_t i = 0; i < o->width; i++)
 		o->cookie |= (uint64_t)(uint8_t)cookie_text[i] << 8 * (image_abi(o->img)->big_endian ? o->width - 1u - i : i);
-	words[n] = o->cookie;
-	struct search_set *set = search_set_new(words, n + 1);
+	words[n_words] = o->cookie;
+	struct search_set *set = search_set_new(words, n_words + 1);
 	unsigned long max = n < HITS_MAX / HITS_PER_THREAD ? (n + 1) * HITS_PER_THREAD : HITS_MAX;
 	int rc = search_part(o, set, SEARCH_ELF, max);
 	if (rc >= 0 && !o->found)
@@ -358,7 +356,7 @@ static bool search_memory(struct opening *o)
 	else if (!o->tried[WAY_COOKIE][0])
 		note(o, WAY_COOKIE, "nowhere in writable memory");
 	if (!known)
-		note(o, WAY_SEARCH, n ? "the thread pointers of the %zu threads are not known" : "no threads are known", n);
+		note(o, WAY_SEARCH, n ? "those of the %zu threads are not known%s" : "no threads are known", n, self_why_not(image_abi(o->img)));
 	else if (!o->tried[WAY_SEARCH][0])
 		note(o, WAY_SEARCH, "%lu words are the thread pointer of one of %zu threads, none is a thread state's", o->n_hits, known);
 	return false;

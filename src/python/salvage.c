@@ -17,6 +17,7 @@
 
 #include "python/object.h"
 #include "python/search.h"
+#include "python/self.h"
 
 enum {
 	HITS_PER_THREAD = 1000,
@@ -64,11 +65,10 @@ static int take_hit(void *arg, addr_t at, uint64_t word)
 static void find_hits(struct image *img, struct hits *h)
 {
 	const struct thread *threads;
-	size_t n = image_threads(img, &threads);
-	CLEANUP(cleanup_free) uint64_t *words = xcalloc(n + 1, sizeof *words);
-	for (size_t i = 0; i < n; i++)
-		words[i] = threads[i].regs.tls;
-	struct search_set *set = search_set_new(words, n);
+	size_t n = image_threads(img, &threads), known;
+	CLEANUP(cleanup_free) uint64_t *words = NULL;
+	const size_t n_words = self_words(img, &words, &known);
+	struct search_set *set = search_set_new(words, n_words);
 	unsigned long max = n < HITS_MAX / HITS_PER_THREAD ? (n + 1) * HITS_PER_THREAD : HITS_MAX;
 	int rc = search_words(img, set, SEARCH_ELF, max, take_hit, h);
 	if (rc == 0 || rc == ERR_LIMIT)

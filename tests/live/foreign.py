@@ -5,8 +5,8 @@ stacks is compared with what the program says of itself.
 foreign.py PYANALYZE [NAME...]     NAME: only interpreters whose name contains it
 
 qemu 7.2 writes the registers of every thread and no thread pointers, no NT_FILE, no NT_SIGINFO, and no text. 3.13 and later are
-found without any of it; older ones by the program's symbols, so that is named with -e. What such a core lacks is covered by images
-built in memory (tests/test_runtime.c, test_elf_core.c).
+found without any of it by their cookie, older ones by struct pthread at the ends of stacks, and by the program's symbols where that
+is named with -e. What such a core lacks is covered by images built in memory (tests/test_runtime.c, test_elf_core.c).
 """
 import glob
 import json
@@ -77,6 +77,10 @@ def check(python):
             without = run([PYANALYZE, core]).stdout.decode("utf-8", "replace")
             tap.ok("was not found" in without and "Py_Initialize" not in without, "%s: without its file it is not said to have no interpreter" % name, without)
         rep = json.loads(done.stdout)
+        if old:
+            alone = run([PYANALYZE, "--json", "--show=-native", core])
+            found = json.loads(alone.stdout)["python"].get("found_by") if alone.returncode == 0 else alone.stderr.decode("utf-8", "replace")
+            tap.equal(found, "search", "%s: found without the program" % name)
         tap.equal((rep["python"].get("version"), rep["python"].get("layout", "").split(" ")[-1]), (truth["version"], python.config), "%s: version and table" % name)
         got = stacks(rep)
         want = {t["name"]: [[(f["function"], f["file"], f["line"]) for f in t["stack"]]] for t in moved["threads"]}
