@@ -750,16 +750,21 @@ END_TEST
 /* A frame that a handler left behind: below the stack pointer, on a stack of its own; one register is another; none is there. */
 START_TEST(returned)
 {
+	enum { LARGE = 1 << 21, HOLE = 0x10000000, HOLE_SIZE = 1 << 30, FAR = 0x60000000 /* behind more than is searched */ };
 	static const struct { addr_t at; int reg; bool found; unsigned kind; } ways[] = {
-		{ SP - 0x900, -1, true, 0 }, { DATA + 0x200, -1, true, 0 }, { SP - 0x900, 72, false, 0 }, { SP - 0x900, 128, false, 0 }, { 0, -1, false, 0 },
+		{ SP - 0x900, -1, true, 0 }, { DATA + 0x200, -1, true, 0 }, { DATA + (1 << 20) - 0x80, -1, true, 0 }, { FAR + 0x200, -1, true, 0 }, { SP - 0x900, 72, false, 0 }, { SP - 0x900, 128, false, 0 }, { 0, -1, false, 0 },
 		{ SP - 0x900, -1, true, 3 }, { SP - 0x900, 20, false, 3 }, { SP - 0x900, -1, true, 5 }, { SP - 0x900, 68, false, 5 },
 	};
 	const struct kind *k = &kinds[ways[_i].kind];
 	struct build_elf *b = build_elf_new(k->abi);
 	build_elf_thread(b, 100, CODE + 8, SP);
 	build_elf_reg(b, ways[_i].kind == 0 ? "rdi" : ways[_i].kind == 3 ? "edi" : "r5", 0x777);
-	uint8_t *stack = build_elf_memory(b, STACK, 0x2000, 3), *data = build_elf_memory(b, DATA, 0x1000, 3);
-	uint8_t *at = ways[_i].at >= DATA ? data + (ways[_i].at - DATA) : stack + (ways[_i].at - STACK);
+	uint8_t *stack = build_elf_memory(b, STACK, 0x2000, 3), *data = build_elf_memory(b, DATA, LARGE, 3), *far = build_elf_memory(b, FAR, 0x1000, 3);
+	build_elf_absent(b, HOLE, HOLE_SIZE, 3);
+	memset(data, 0x55, LARGE);
+	uint8_t *at = ways[_i].at >= FAR ? far + (ways[_i].at - FAR) : ways[_i].at >= DATA ? data + (ways[_i].at - DATA) : stack + (ways[_i].at - STACK);
+	if (ways[_i].at >= DATA)
+		memset(at - 0x40, 0, 0x180);
 	if (ways[_i].at)
 		put_context(b, at, k, CODE + 8, SP);
 	if (ways[_i].reg >= 0)
@@ -845,6 +850,33 @@ START_TEST(in_raise)
 }
 END_TEST
 
+/* i386 makes all system calls in one place: the handler's own, and the one that the signal came in. */
+START_TEST(same_place)
+{
+	struct report *r = report_new();
+	struct report_frame frames[] = { { .function = STR("sleep"), .pc = 0x30 }, { .function = STR("vsyscall"), .pc = 0x10 },
+					 { .function = STR("sigreturn"), .pc = 0x20, .signal = true }, { .function = STR("raise"), .pc = 0x40 }, { .function = STR("vsyscall"), .pc = 0x10 } };
+	const struct report_frame *list[5];
+	for (size_t i = 0; i < 5; i++)
+		list[i] = &frames[i];
+	struct report_thread th = { .tid = 100 };
+	report_fold(r, list, 5, &th.runs, &th.n_runs);
+	struct inward w = inward_from(&th, 0x10);
+	ck_assert_ptr_eq(inward_next(&w), &frames[4]);
+	w = inward_interrupted(&th, 0x10);
+	ck_assert_ptr_eq(inward_next(&w), &frames[1]);
+	ck_assert(!handler_in_raise(&th, 0x10));
+	th.handled = true;
+	w = inward_from(&th, 0x10);
+	ck_assert_ptr_eq(inward_next(&w), &frames[1]);
+	w = inward_from(&th, 0x40);
+	ck_assert_ptr_eq(inward_next(&w), &frames[3]);
+	w = inward_from(&th, 0x77);
+	ck_assert_ptr_eq(inward_next(&w), &frames[4]);
+	report_free(r);
+}
+END_TEST
+
 /* One thing is wrong: it is no signal frame (0), or one whose siginfo is left over from something else (1). */
 static const struct { int offset; uint64_t value; size_t width; int is_one; } wrong[] = {
 	{ -40, 0x12345, 8, 0 },              /* uc_flags */
@@ -894,10 +926,11 @@ int main(void)
 	tcase_add_test(c, no_return_code);
 	tcase_add_loop_test(c, overflown, 0, 4);
 	tcase_add_loop_test(c, origin, 0, COUNT(origins));
+	tcase_add_test(c, same_place);
 	tcase_add_loop_test(c, syndrome, 0, 11);
 	tcase_add_loop_test(c, arm_origin, 0, 12);
 	tcase_add_loop_test(c, sending, 0, 7);
-	tcase_add_loop_test(c, returned, 0, 9);
+	tcase_add_loop_test(c, returned, 0, 11);
 	tcase_add_loop_test(c, handler_name, 0, 5);
 	tcase_add_loop_test(c, in_raise, 0, 4);
 	tcase_add_loop_test(c, no_frame, 0, COUNT(wrong));

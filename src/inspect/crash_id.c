@@ -41,29 +41,45 @@ struct inward inward_all(const struct report_thread *t)
 	return (struct inward){ t, t->n_runs, 0, 0 };
 }
 
-/* evaluated: from the Python frames on that the frame at pc evaluates. */
-static struct inward from_frame(const struct report_thread *t, addr_t pc, bool evaluated)
+/*
+ * evaluated: from the Python frames on that the frame at pc evaluates.  interrupted: it is the frame below a signal frame; the handler's
+ * own may stand at the same pc, where all system calls are made in one place (i386).
+ */
+static struct inward from_frame(const struct report_thread *t, addr_t pc, bool evaluated, bool interrupted)
 {
 	const struct inward all = inward_all(t);
 	const struct report_frame *f;
-	struct inward w = all, before = all;
+	struct inward w = all, before = all, first = all;
+	bool found = false, signal = false;
 	while ((f = inward_next(&w))) {
-		if (!f->python && f->pc == pc)
-			return before;
+		if (!f->python && f->pc == pc) {
+			if (!interrupted || signal)
+				return before;
+			if (!found)
+				first = before;
+			found = true;
+		}
+		if (!f->python)
+			signal = f->signal;
 		if (!evaluated || !f->python)
 			before = w;
 	}
-	return all;
+	return first;
+}
+
+struct inward inward_interrupted(const struct report_thread *t, addr_t pc)
+{
+	return from_frame(t, pc, false, true);
 }
 
 struct inward inward_from(const struct report_thread *t, addr_t pc)
 {
-	return from_frame(t, pc, false);
+	return from_frame(t, pc, false, t->handled);
 }
 
 struct inward inward_python_from(const struct report_thread *t, addr_t pc)
 {
-	return from_frame(t, pc, true);
+	return from_frame(t, pc, true, t->handled);
 }
 
 /* Modules that only carry out what others asked for: the C and C++ run times, ctypes' call machinery, the interpreter. */

@@ -14,8 +14,8 @@ struct native_view native_view_of(struct target *t, const struct report_thread *
 		return (struct native_view){ 0 };
 	const struct native_stack *s = &rec->stacks[th->image - 1];
 	struct native_view all = { rec, rec->frames.p + s->first, s->n, th->image - 1, 0, 0 };
-	for (size_t i = 0; i < all.n; i++)
-		if (all.f[i].pc == pc)
+	for (size_t i = th->handled; i < all.n; i++)
+		if (all.f[i].pc == pc && !(th->handled && all.f[i].bits & NATIVE_CALL))
 			return (struct native_view){ rec, all.f + i, all.n - i, all.thread, i, 0 };
 	return all;
 }

@@ -110,7 +110,7 @@ bool handler_in_raise(const struct report_thread *th, addr_t pc)
 	enum { CALLERS = 3 /* the system call, what makes it, what it is made for */ };
 	static const char *const names[] = { "raise", "gsignal", "__GI_raise" };
 	const struct report_frame *f;
-	struct inward w = inward_from(th, pc);
+	struct inward w = inward_interrupted(th, pc);
 	for (unsigned n = 0; n < CALLERS && (f = inward_next(&w)) && !f->python && !f->signal; n++)
 		for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 			if (str_is(f->function, names[i]))
@@ -118,11 +118,19 @@ bool handler_in_raise(const struct report_thread *th, addr_t pc)
 	return false;
 }
 
+/* The frame that was interrupted at pc; NULL: it is not among those of the thread. */
+static const struct report_frame *interrupted_frame(const struct report_thread *th, addr_t pc)
+{
+	struct inward w = inward_interrupted(th, pc);
+	const struct report_frame *f = inward_next(&w);
+	return f && !f->python && f->pc == pc ? f : NULL;
+}
+
 /* Does a function above what was interrupted end the process by itself, and not raise the signal again?  Then that came from elsewhere. */
 static bool ended_by_itself(const struct report_thread *th, addr_t pc)
 {
-	const struct report_frame *f;
-	for (struct inward w = inward_all(th); (f = inward_next(&w)) && (f->python || f->pc != pc);)
+	const struct report_frame *f, *end = interrupted_frame(th, pc);
+	for (struct inward w = inward_all(th); (f = inward_next(&w)) && f != end;)
 		if (!f->python && (str_is(f->function, "abort") || str_is(f->function, "__GI_abort")))
 			return true;
 	return false;
@@ -317,7 +325,7 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 		in.maybe_own = in.outside && other == 0;
 		in.other_tid = other;
 		*ret = in;
-		found = true;
+		found = th->handled = true;
 		sure = led > 0;
 	}
 	if (!found)
@@ -344,9 +352,9 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 static struct str name_of(const struct report_thread *th, addr_t pc)
 {
 	struct str name = { 0 };
-	const struct report_frame *f;
+	const struct report_frame *f, *end = interrupted_frame(th, pc);
 	struct inward w = inward_all(th);
-	while ((f = inward_next(&w)) && (f->python || f->pc != pc))
+	while ((f = inward_next(&w)) && f != end)
 		if (!f->python && !f->signal)
 			name = f->function.len && f->function.s[0] != '<' ? f->function : (struct str){ 0 };
 	/* Handlers often end with a jump to what raises, not a call. */

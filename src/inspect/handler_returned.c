@@ -7,7 +7,8 @@
 
 #include "image/signal_abi.h"
 
-enum { BELOW = 1 << 16 /* of the stack pointer: a signal frame with all that a processor can have to save */, SEARCHED_MAX = 1 << 28 };
+enum { BELOW = 1 << 16 /* of the stack pointer: a signal frame with all that a processor can have to save */, SEARCHED_MAX = 1 << 28, /* bytes that are there */
+	PIECE = 1 << 20, OVERLAP = 1 << 12 };
 
 static bool same_registers(const struct abi *abi, const struct regs *a, const struct regs *b)
 {
@@ -45,10 +46,18 @@ bool handler_returned(struct image *img, const struct thread *th, struct signal_
 	for (size_t i = 0; i < n && searched < SEARCHED_MAX; i++) {
 		if (!(all[i].prot & 2) || all[i].from_file)
 			continue;
-		const uint64_t size = all[i].size < SEARCHED_MAX - searched ? all[i].size : SEARCHED_MAX - searched;
-		searched += size;
-		if (left_in(img, th, (all[i].start + 7) & ~(addr_t)7, all[i].start + size, ret))
-			return true;
+		const addr_t end = all[i].start + all[i].size;
+		for (addr_t at = (all[i].start + 7) & ~(addr_t)7; at < end && searched < SEARCHED_MAX;) {
+			const uint64_t skip = image_skip(img, at) & ~(uint64_t)7, size = end - at < PIECE ? end - at : PIECE;
+			if (skip) {
+				at += skip < end - at ? skip : end - at;
+				continue;
+			}
+			if (left_in(img, th, at - all[i].start < OVERLAP ? at : at - OVERLAP, at + size, ret))
+				return true;
+			searched += size;
+			at += size;
+		}
 	}
 	return false;
 }

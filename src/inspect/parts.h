@@ -47,6 +47,8 @@ struct inward {
 struct inward inward_all(const struct report_thread *t);
 /* From the native frame that stands at pc (which may be 0: a call of a null pointer) on; from the innermost where none does. */
 struct inward inward_from(const struct report_thread *t, addr_t pc);
+/* The same, from the one that a signal interrupted there; inward_from does so if the thread is `handled`. */
+struct inward inward_interrupted(const struct report_thread *t, addr_t pc);
 /* For Python frames: where the evaluation loop itself stands at pc, what it evaluates lies inside of it, and comes first. */
 struct inward inward_python_from(const struct report_thread *t, addr_t pc);
 const struct report_frame *inward_next(struct inward *w); /* NULL: the end */

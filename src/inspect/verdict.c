@@ -247,7 +247,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	if (other) {
 		at = other;
 		native += at->image - 1;
-		handler = handler_find(t, r, at, native, &in) && !in.outside;
+		handler = at->handled = handler_find(t, r, at, native, &in) && !in.outside;
 	}
 	if (handler && in.outside) {
 		handler_said(r, f, &in, at);

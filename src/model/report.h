@@ -71,6 +71,7 @@ struct report_thread {
 	bool name_left;            /* Python's, found in what is left of a cut file */
 	bool again;                /* a further thread state of a thread that is there already, where it cannot be told how they belong together */
 	bool main, crashed, holds_gil, stale;
+	bool handled;              /* a signal handler runs on it, and what that interrupted is the crash */
 	bool signalled;            /* the one that the signal came to for which the core was written, crash or not */
 	bool starting;             /* a thread state whose thread has not begun */
 	bool has_python;           /* has a thread state */

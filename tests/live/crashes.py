@@ -169,7 +169,7 @@ def faults(python):
 def passed_on(python):
     """A signal that another thread sent: that is the place as long as it stands there.  Else whose it was is not claimed below a handler that did not ask."""
     for case in ("thread-kill", "faulthandler-thread"):
-        got = crash(python, case) if case == "thread-kill" or (python.minor != "2.7" and not python.config.startswith("i386")) else None
+        got = crash(python, case) if case == "thread-kill" or python.minor != "2.7" else None
         if not got:
             continue
         rep, text, _, target = got
