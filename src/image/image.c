@@ -51,6 +51,7 @@ struct image {
 	struct set sets[1 << SET_BITS];
 	uint64_t lost_reads;
 	void (*watch)(void *arg, addr_t addr, size_t len); /* while it is set nothing is cached: reads are told as they were asked */
+	void (*paused)(void *arg, addr_t addr, size_t len); /* watch, to be set again */
 	void *watch_arg;
 };
 
@@ -453,6 +454,16 @@ void image_watch(struct image *img, void (*got)(void *arg, addr_t addr, size_t l
 	image_forget(img);
 	img->watch = got;
 	img->watch_arg = arg;
+}
+
+void image_watch_pause(struct image *img, bool pause)
+{
+	void (*watch)(void *arg, addr_t addr, size_t len) = pause ? img->watch : img->paused;
+
+	img->paused = pause ? watch : NULL;
+	img->watch = pause ? NULL : watch;
+	if (watch)
+		image_forget(img);
 }
 
 /* Puts what segment i and those that touch it have of addr's block into the cache; NULL if segment i cannot be read whole there. */

@@ -161,6 +161,8 @@ struct note *image_add_note(struct image *img);          /* zeroed; blobs live a
 void image_forget(struct image *img);                    /* drop the page cache: a live process has run since */
 /* Have got called for each stretch that is read from now on, and with len 0 for an address that has nothing; NULL: no more. */
 void image_watch(struct image *img, void (*got)(void *arg, addr_t addr, size_t len), void *arg);
+/* While it is paused nothing is told: of a look for what mostly is not there; what it finds is read again. */
+void image_watch_pause(struct image *img, bool pause);
 void image_settle(struct image *img);                    /* after the last add: sorts, drops overlaps; called by image_open_bytes too */
 
 #endif

@@ -423,8 +423,11 @@ void find_others(struct opening *o)
 	for (size_t i = 0; i < n; i++) {
 		if (&list[i] == own || !may_be_python(&list[i]))
 			continue;
+		image_watch_pause(o->img, true);
 		const bool runtime = modules_symbol_of(o->mods, &list[i], "_PyRuntime", &at) == 0;
-		if (!runtime && modules_symbol_of(o->mods, &list[i], "PyInterpreterState_Head", &at) < 0)
+		const bool there = runtime || modules_symbol_of(o->mods, &list[i], "PyInterpreterState_Head", &at) == 0;
+		image_watch_pause(o->img, false);
+		if (!there)
 			continue;
 		if (first)
 			tries_of_all(o);

@@ -111,6 +111,15 @@ static int found_ident(void *arg, addr_t at, uint64_t word)
 	return 1;
 }
 
+/* Mostly the process's first thread is Python's main one: then nothing further has to be read. */
+static bool first_is_listed(const struct py *py, const struct py_thread *listed, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (listed[i].tid && listed[i].tid == image_facts(py->img)->pid)
+			return true;
+	return false;
+}
+
 size_t py_unlisted(const struct py *py, const struct py_interp *in, const struct py_thread *listed, size_t n, bool *misfit,
 		   void (*got)(void *arg, const struct py_thread *t), void *arg)
 {
@@ -138,7 +147,7 @@ size_t py_unlisted(const struct py *py, const struct py_interp *in, const struct
 	if (in->gil_locked)
 		found += take_piece(&u, in->gil_holder, got, arg);
 	/* The main thread's state is there as long as its interpreter: where the thread is and the state is not, it is looked for. */
-	if (!in->main || found || !py->runtime || READ(py, py->runtime, PyRuntime, main_thread, &main_ident) < 0 || !main_ident)
+	if (!in->main || found || first_is_listed(py, listed, n) || py_main_ident(py, &main_ident) < 0 || !main_ident)
 		goto out;
 	bool here = false, has = false;
 	for (size_t i = 0; i < n; i++)
