@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -473,6 +474,13 @@ START_TEST(facts_of_the_process)
 	char comm[16];
 	ck_assert_int_eq(prctl(PR_GET_NAME, comm), 0);
 	ck_assert(str_is(f->comm, comm));
+	ck_assert_int_eq(f->parent.pid, getpid());
+	ck_assert(str_is(f->parent.comm, comm));
+	char random = '0';
+	int fd = open("/proc/sys/kernel/randomize_va_space", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && read(fd, &random, 1) == 1 && random != '0' && !(personality(0xffffffff) & ADDR_NO_RANDOMIZE))
+		ck_assert(f->parent.same_exec); /* the target is a fork of this */
+	close(fd);
 	char exe[4096] = "";
 	ck_assert_int_gt(readlink("/proc/self/exe", exe, sizeof exe - 1), 0);
 	ck_assert(str_is(f->exe, exe));

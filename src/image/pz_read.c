@@ -256,6 +256,12 @@ static int info_read(const struct bytes *b, struct image *img, const json_t *o, 
 		return too_new(b, v, f->tool, err);
 	if (json_number(o, "time_ns", &v))
 		f->time_ns = v;
+	const json_t *parent = json_object_get(o, "parent");
+	if (json_is_object(parent) && json_number(parent, "pid", &v) && v > 0 && v <= INT32_MAX) {
+		f->parent.pid = v;
+		f->parent.comm = json_text(img, parent, "comm");
+		f->parent.same_exec = json_is_true(json_object_get(parent, "same_exec"));
+	}
 	if (json_number(o, "start_ns", &v))
 		f->start_ns = v;
 	if (json_number(o, "stopped_ns", &v) && v >= 0)

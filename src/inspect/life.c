@@ -250,6 +250,11 @@ static void forked(struct target *t, struct report *r)
 			: STR("in a child that a thread other than the main one forked"));
 		return;
 	}
+	if (f->parent.same_exec) {
+		say(r, f->parent.comm.len ? str_printf(r->arena, "in a child that pid %" PRId64 " (\"" STR_FMT "\") forked", f->parent.pid, STR_ARG(f->parent.comm))
+			: str_printf(r->arena, "in a child that pid %" PRId64 " forked", f->parent.pid));
+		return;
+	}
 	if (parent > 0) {
 		say(r, str_printf(r->arena, "in a child that pid %" PRId64 " forked%s", parent, parent == f->ppid || generation == 1 ? "" : ", or that a child of it did"));
 		return;

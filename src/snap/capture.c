@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -333,6 +334,38 @@ static int64_t clock_ns(clockid_t clock)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* Are addresses random here, so that two programs that were executed do not have the same? */
+static bool addresses_random(int dir)
+{
+	CLEANUP(cleanup_sb) struct sb switched = { 0 }, flags = { 0 };
+	if (proc_read(AT_FDCWD, "/proc/sys/kernel/randomize_va_space", 64, &switched) || !switched.len || switched.s[0] == '0' ||
+	    proc_read(dir, "personality", 64, &flags) || !flags.len)
+		return false;
+	sb_char(&flags, '\0');
+	return !(strtoul(flags.s, NULL, 16) & ADDR_NO_RANDOMIZE);
+}
+
+/*
+ * Who the parent is, and whether what it executed is what this process was executed as: the auxiliary vector, which exec makes and
+ * fork copies, holds the random places of the stack and of the vdso.
+ */
+static void describe_parent(struct capture *c, int dir)
+{
+	struct proc_stat parent, now;
+	CLEANUP(cleanup_sb) struct sb auxv = { 0 };
+	CLEANUP(cleanup_fd) int theirs = c->stat.ppid > 0 ? proc_open(c->stat.ppid, c->stat.ppid) : -1;
+	c->parent.same_exec = -1;
+	if (theirs < 0 || proc_stat(theirs, &parent))
+		return;
+	const bool known = !proc_read(theirs, "auxv", 65536, &auxv) && auxv.len && c->auxv.len && addresses_random(dir) && addresses_random(theirs);
+	if (proc_stat(dir, &now) || now.ppid != c->stat.ppid) /* it has ended: its number may be another's */
+		return;
+	c->parent.pid = c->stat.ppid;
+	snprintf(c->parent.comm, sizeof c->parent.comm, "%s", parent.comm);
+	if (known)
+		c->parent.same_exec = auxv.len == c->auxv.len && !memcmp(auxv.s, c->auxv.s, auxv.len);
+}
+
 static int describe(struct capture *c, int dir, struct err *err)
 {
 	CLEANUP(cleanup_sb) struct sb status = { 0 };
@@ -363,6 +396,7 @@ static int describe(struct capture *c, int dir, struct err *err)
 			c->cmdline.s[i] = ' ';
 	if (proc_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &c->boot_id) == 0 && c->boot_id.len)
 		c->boot_id.len--;
+	describe_parent(c, dir);
 	int64_t boot = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME);
 	long hz = sysconf(_SC_CLK_TCK);
 	c->start_ns = hz > 0 && c->stat.start < INT64_MAX / 1000000000 ? boot + (int64_t)c->stat.start * (1000000000 / hz) : 0;

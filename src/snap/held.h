@@ -43,6 +43,11 @@ struct capture {
 	uint64_t written, late_lost;
 	struct sb auxv, exe, cwd, cmdline, boot_id;
 	struct proc_stat stat;    /* of the first thread, before the stop */
+	struct {
+		pid_t pid;        /* 0: not known */
+		char comm[64];
+		int same_exec;    /* 1: one of the two was forked from the other, without exec since; 0: not so; -1: not known */
+	} parent;
 	uint64_t uid, gid;
 	pid_t tid;                /* a thread that lives, for what is read after the stop */
 };

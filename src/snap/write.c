@@ -355,6 +355,14 @@ static void make_info(const struct capture *c, const struct symbols_list *symbol
 	json_object_set_new(o, "consistent", json_true());
 	json_object_set_new(o, "pid", json_integer(c->pid));
 	set_text(o, "boot_id", a, c->boot_id.s, c->boot_id.len);
+	if (c->parent.pid > 0) {
+		json_t *parent = json_object();
+		json_object_set_new(parent, "pid", json_integer(c->parent.pid));
+		set_text(parent, "comm", a, c->parent.comm, strlen(c->parent.comm));
+		if (c->parent.same_exec >= 0)
+			json_object_set_new(parent, "same_exec", json_boolean(c->parent.same_exec));
+		json_object_set_new(o, "parent", parent);
+	}
 	set_text(o, "exe", a, c->exe.s, c->exe.len);
 	set_text(o, "cwd", a, c->cwd.s, c->cwd.len);
 	set_text(o, "cmdline", a, c->cmdline.s, c->cmdline.len);

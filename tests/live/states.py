@@ -153,6 +153,12 @@ def forked(python):
         child = int(re.search(r"CHILD (\d+)", target.text()).group(1))
         rep, done = snapshot(child, target.top)
         forked_report("%s: snapshot" % name, rep, done, child)
+        text = run([PYANALYZE, os.path.join(target.top, "snap.pz")]).stdout.decode("utf-8", "replace")
+        said = re.search(r"^  state +in a child that pid (\d+) \(\"\S+\"\) forked$", text, re.M)
+        tap.equal(said and int(said.group(1)), target.pid, "%s: snapshot: who forked it" % name)
+        snapshot(target.pid, target.top)
+        text = run([PYANALYZE, os.path.join(target.top, "snap.pz")]).stdout.decode("utf-8", "replace")
+        tap.ok("Thread " in text and "in a child that" not in text, "%s: the parent was not" % name, text[:600])
         os.kill(child, signal.SIGABRT)
         for _ in range(100):
             cores = [os.path.join(d, f) for d in (target.folder, target.python.root or target.folder) for f in os.listdir(d)
