@@ -200,6 +200,12 @@ static struct report *stopped(void)
 	sub->interpreter = 1;
 	sub->waits_in = STR("read");
 	build_stack(r, stack, 1);
+	/* Another worker with the same stack, in an interpreter of its own. */
+	*vec_push(&r->interps) = (struct report_interp){ .id = 2, .gil_holder_tid = -1 };
+	sub = build_thread(r, 19455, "Thread-3");
+	sub->interpreter = 2;
+	sub->waits_in = STR("read");
+	build_stack(r, stack, 1);
 	report_problem(r, P_LIKELY, "the core has no NT_SIGINFO note");
 	return r;
 }

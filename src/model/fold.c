@@ -86,7 +86,7 @@ static uint64_t hash_str(uint64_t h, struct str s)
 
 static bool frame_same(const struct report_frame *a, const struct report_frame *b)
 {
-	return a == b || (a->python == b->python && (!a->python || a->interpreter == b->interpreter) && a->at.line == b->at.line && str_eq(a->function, b->function) && str_eq(a->file, b->file) &&
+	return a == b || (a->python == b->python && a->at.line == b->at.line && str_eq(a->function, b->function) && str_eq(a->file, b->file) &&
 			  str_eq(a->module, b->module) && (a->function.s || a->pc == b->pc));
 }
 
@@ -136,10 +136,10 @@ static bool stack_same(const struct report_thread *a, const struct report_thread
 	}
 }
 
-/* Where there are several interpreters, those that a thread is in are told with its stack. */
+/* A thread that is in several interpreters is told with where it goes from one into another; the others with the list of theirs. */
 static uint64_t interpreters_hash(uint64_t h, const struct report_thread *t)
 {
-	h = mix(h, (uint64_t)t->interpreter);
+	h = mix(h, t->n_interpreters > 1 ? (uint64_t)t->interpreter : t->interpreter >= 0);
 	for (size_t i = 0; t->n_interpreters > 1 && i < t->n_interpreters; i++)
 		h = mix(h, (uint64_t)t->interpreters[i]);
 	return h;
@@ -148,7 +148,7 @@ static uint64_t interpreters_hash(uint64_t h, const struct report_thread *t)
 static bool interpreters_same(const struct report_thread *a, const struct report_thread *b)
 {
 	size_t n = a->n_interpreters > 1 ? a->n_interpreters : 0;
-	if (a->interpreter != b->interpreter || n != (b->n_interpreters > 1 ? b->n_interpreters : 0))
+	if ((n ? a->interpreter != b->interpreter : (a->interpreter < 0) != (b->interpreter < 0)) || n != (b->n_interpreters > 1 ? b->n_interpreters : 0))
 		return false;
 	for (size_t i = 0; i < n; i++)
 		if (a->interpreters[i] != b->interpreters[i])

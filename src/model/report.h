@@ -193,8 +193,8 @@ void report_free(struct report *r);                /* takes NULL */
 void report_problem(struct report *r, enum problem id, ...);
 /* Fold repetitions of up to 24 frames: frames[0..n) oldest first -> runs in the arena; equal means the same pointer. */
 void report_fold(struct report *r, const struct report_frame *const *frames, size_t n, const struct report_run **ret, size_t *ret_n);
-/* Fill groups: threads with the same frames (function, file, line, in order) but for plumbing, in the same interpreters; their state
- * does not matter.  Linear in frames. */
+/* Fill groups: threads with the same frames (function, file, line, in order) but for plumbing, those that are in several interpreters
+ * in the same ones; their state does not matter.  Linear in frames. */
 void report_group(struct report *r);
 
 #endif

@@ -504,9 +504,39 @@ static void states(struct text *t, const size_t *threads, size_t n)
 		sb_printf(&t->b, "; %zu otherwise", others);
 }
 
-static void interpreter(struct text *t, const struct report_thread *th)
+static int id_order(const void *a, const void *b)
 {
-	if (th->n_interpreters > 1) {
+	const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+/* Those of threads that are in one each. */
+static void interpreters(struct text *t, const size_t *threads, size_t n)
+{
+	CLEANUP(cleanup_free) int64_t *ids = xcalloc(n, sizeof *ids);
+	for (size_t i = 0; i < n; i++)
+		ids[i] = t->r->threads.p[threads[i]].interpreter;
+	qsort(ids, n, sizeof *ids, id_order);
+	size_t distinct = 0;
+	for (size_t i = 0; i < n; i++)
+		if (!distinct || ids[distinct - 1] != ids[i])
+			ids[distinct++] = ids[i];
+	sb_printf(&t->b, ", in %zu interpreters (", distinct);
+	for (size_t i = 0; i < distinct && i < LISTED_INTERPRETERS; i++)
+		sb_printf(&t->b, i ? ", %" PRId64 : "%" PRId64, ids[i]);
+	sb_printf(&t->b, distinct > LISTED_INTERPRETERS ? ", ...)" : ")");
+}
+
+/* Of threads with one stack. */
+static void interpreter(struct text *t, const size_t *threads, size_t n)
+{
+	const struct report_thread *th = &t->r->threads.p[threads[0]];
+	bool differ = false;
+	for (size_t i = 1; i < n && th->n_interpreters <= 1; i++)
+		differ |= t->r->threads.p[threads[i]].interpreter != th->interpreter;
+	if (differ) {
+		interpreters(t, threads, n);
+	} else if (th->n_interpreters > 1) {
 		for (size_t i = 0; i < th->n_interpreters && i < LISTED_INTERPRETERS; i++)
 			sb_printf(&t->b, !i ? ", interpreters %" PRId64 : i + 1 < th->n_interpreters ? ", %" PRId64 : " and %" PRId64, th->interpreters[i]);
 		if (th->n_interpreters > LISTED_INTERPRETERS)
@@ -517,9 +547,10 @@ static void interpreter(struct text *t, const struct report_thread *th)
 	}
 }
 
-static void heading_end(struct text *t, const struct report_thread *th)
+static void heading_end(struct text *t, const size_t *threads, size_t n)
 {
-	interpreter(t, th);
+	const struct report_thread *th = &t->r->threads.p[threads[0]];
+	interpreter(t, threads, n);
 	if (th->n_runs)
 		sb_printf(&t->b, " (most recent call %s)\n", t->opt->newest_first ? "first" : "last");
 	else
@@ -586,7 +617,7 @@ static void main_thread(struct text *t, const struct report_thread *th)
 		color(t, th->crashed ? RESET : "");
 	}
 	sb_free(&state);
-	heading_end(t, th);
+	heading_end(t, &t->r->verdict.thread, 1);
 	handling(t, &t->r->verdict.thread, 1);
 	stack(t, th);
 }
@@ -606,11 +637,12 @@ static void group(struct text *t, const size_t *threads, size_t n, bool same_as_
 	color(t, RESET);
 	states(t, threads, n);
 	if (same_as_above) {
+		interpreter(t, threads, n);
 		sb_printf(&t->b, " (%s)\n", th->n_runs ? "the same stack as above" : words_no_stack(t->r, th));
 		handling(t, threads, n);
 		return;
 	}
-	heading_end(t, th);
+	heading_end(t, threads, n);
 	handling(t, threads, n);
 	stack(t, th);
 }
