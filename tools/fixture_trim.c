@@ -2,8 +2,9 @@
  * A snapshot -> a fixture: only the pages that a full report reads, and every note, so that the report is the same.
  * What was left out is noted as such.  Used by tools/make_fixture.
  *
- *	fixture_trim [-n] IN.pz OUT.pz [OLD=NEW]...       OLD, NEW: text of the same length, put in place of it in memory; -n: native stacks too,
- *	and of pages only what is read: to have room for them
+ *	fixture_trim [-n | -a] IN.pz OUT.pz [OLD=NEW]...       OLD, NEW: text of the same length, put in place of it in memory; -n: native stacks too.
+ *	Of pages only what is read is kept, so that a whole program's report has room.
+ *	-a: all of memory, but not the tail, for a report to compare with
  *
  * Left out of the information note: what tells of the recording machine and no report shows.
  */
@@ -88,6 +89,7 @@ static struct blob info_of(struct blob desc)
 		json_object_del(m, "inode");
 		json_object_del(m, "dev");
 		json_object_del(m, "mtime_ns");
+		json_object_del(m, "symbols"); /* there is no tail */
 	}
 	char *text = json_dumps(o, JSON_COMPACT);
 	json_decref(o);
@@ -160,6 +162,17 @@ static int write_load(struct pz_writer *w, struct image *img, const struct pz_lo
 	return pz_write(w, buf + MARGIN, size);
 }
 
+/* What is not kept is not to be read either. */
+static void drop_tail(struct image *img)
+{
+	struct image_facts *f = image_facts_mut(img);
+	struct noted_file *noted = arena_dup(image_arena(img), f->noted, f->n_noted * sizeof *noted);
+	for (size_t i = 0; i < f->n_noted; i++)
+		noted[i].symbols = noted[i].symbols_size = 0;
+	f->noted = noted;
+	f->tail.size = 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct err err = { 0 };
@@ -169,11 +182,11 @@ int main(int argc, char **argv)
 	struct footprint fp = { 0 };
 	struct loads l = { 0 };
 	struct notes notes = { 0 };
-	const bool native = argc > 1 && !strcmp(argv[1], "-n");
-	argc -= native;
-	argv += native;
+	const bool native = argc > 1 && !strcmp(argv[1], "-n"), all = argc > 1 && !strcmp(argv[1], "-a");
+	argc -= native || all;
+	argv += native || all;
 	if (argc < 3)
-		return fail("usage: fixture_trim [-n] IN.pz OUT.pz [OLD=NEW]...", NULL);
+		return fail("usage: fixture_trim [-n | -a] IN.pz OUT.pz [OLD=NEW]...", NULL);
 	for (int i = 3; i < argc; i++) {
 		const char *eq = strchr(argv[i], '=');
 		if (!eq || eq == argv[i] || strlen(eq + 1) != (size_t)(eq - argv[i]))
@@ -181,24 +194,28 @@ int main(int argc, char **argv)
 	}
 	if (image_open(argv[1], &img, &err) < 0)
 		return fail("cannot open the snapshot", &err);
-	if (footprint_find(img, &where, NULL, native ? FOOTPRINT_NATIVE_EXACT : FOOTPRINT_PYTHON, a, &fp, &err) < 0)
+	drop_tail(img);
+	if (!all && footprint_find(img, &where, NULL, native ? FOOTPRINT_NATIVE_EXACT : FOOTPRINT_PYTHON, a, &fp, &err) < 0)
 		return fail("no report can be made of it", &err);
 	const struct segment *segs;
 	size_t n = image_segments(img, &segs), next = 0;
 	for (size_t i = 0; i < n; i++)
-		loads_of(&segs[i], &fp, &next, &l);
+		if (all)
+			*vec_push(&l.list) = (struct pz_load){ .start = segs[i].start, .filesz = segs[i].size, .memsz = segs[i].size, .prot = segs[i].prot };
+		else
+			loads_of(&segs[i], &fp, &next, &l);
 	empty_loads(img, &l);
 	if (l.list.n)
 		qsort(l.list.p, l.list.n, sizeof *l.list.p, by_start);
 	notes_of(img, &l, a, &notes);
-	struct pz_plan plan = { .abi = *image_abi(img), .notes = notes.p, .n_notes = notes.n, .loads = l.list.p, .n_loads = l.list.n, .level = 9 };
+	struct pz_plan plan = { .abi = *image_abi(img), .notes = notes.p, .n_notes = notes.n, .loads = l.list.p, .n_loads = l.list.n, .level = all ? 1 : 9 };
 	struct pz_writer *w = NULL;
 	int fd = open(argv[2], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return fail(strerror(errno), NULL);
 	int rc = pz_begin(fd, &plan, &w, &err);
 	for (size_t i = 0; rc == 0 && i < l.list.n; i++)
-		rc = write_load(w, img, &l.list.p[i], native ? &fp : NULL, argv + 3);
+		rc = write_load(w, img, &l.list.p[i], all ? NULL : &fp, argv + 3);
 	if (rc == 0)
 		rc = pz_finish(w, &err);
 	pz_close(w);
