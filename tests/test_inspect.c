@@ -706,7 +706,10 @@ static const struct { const char *signal, *module; const char *stack[8]; bool eq
 	{ "SIGSEGV", "/usr/lib/libc.so.6", { "main /srv/a.py", "work /srv/a.py", "strlen", "__restore_rt", "on_signal /srv/c.py", "abort" }, true, true },
 };
 
-static void ids_of(size_t row, char group[32], char detail[32])
+/* What of the Python functions is lost. */
+enum loss { LOST_NOTHING, LOST_OLDER, LOST_ALL, LOST_NAME, LOST_ABOVE /* in a handler, which does not count */, LOST_STATE, LOST_STATE_LISTED, LOST_OTHER, LOST_NONE_RUN };
+
+static void ids_of(size_t row, enum loss lost, char group[32], char detail[32])
 {
 	struct build_elf *b = build_elf_new("x86_64");
 	build_elf_thread(b, PID, 0x50010, 0x7ff0);
@@ -726,23 +729,45 @@ static void ids_of(size_t row, char group[32], char detail[32])
 		frames[n].pc = frames[n].python ? 0 : str_is(frames[n].function, "strlen") ? 0x50010 : 0x50100 + n;
 		list[n] = &frames[n];
 	}
-	struct report_thread t = { .tid = PID };
+	struct report_thread t = { .tid = PID, .has_python = lost < LOST_STATE, .active = lost < LOST_ALL };
+	frames[lost == LOST_ABOVE ? n - 2 : 1].unread = lost == LOST_NAME || lost == LOST_ABOVE;
+	t.broken = lost == LOST_OLDER || lost == LOST_ALL ? STR("it is not in the capture") : (struct str){ 0 };
+	r->python.salvaged = lost == LOST_STATE;
+	r->python.others = lost == LOST_OTHER;
+	if (lost == LOST_STATE_LISTED)
+		report_problem(r, P_THREADS_BROKEN, 0LL, "loops", 0ULL, "?");
 	report_fold(r, list, n, &t.runs, &t.n_runs);
 	r->verdict.signal.name = str_of(crashes[row].signal);
 	crash_ids(img, r, &t, 0x50010);
 	snprintf(group, 32, STR_FMT, STR_ARG(r->verdict.group_id));
 	snprintf(detail, 32, STR_FMT, STR_ARG(r->verdict.detail_id));
+	ck_assert_uint_eq(r->verdict.notes.n, r->verdict.group_id.len ? 0 : 1);
 	report_free(r);
 	image_close(img);
 	build_elf_free(b);
 }
 
+/* Without all of its functions one crash in the C library is like another. */
+START_TEST(no_crash_id)
+{
+	static const struct { enum loss lost; bool given; } ways[] = {
+		{ LOST_NOTHING, true }, { LOST_OLDER, false }, { LOST_ALL, false }, { LOST_NAME, false }, { LOST_ABOVE, true }, { LOST_STATE, false }, { LOST_STATE_LISTED, false },
+		{ LOST_OTHER, false }, { LOST_NONE_RUN, true },
+	};
+	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+		char group[32], detail[32];
+		ids_of(sizeof crashes / sizeof *crashes - 1, ways[i].lost, group, detail);
+		ck_assert_msg((*group != 0) == ways[i].given && (ways[i].given || !*detail), "row %zu: %s", i, group);
+	}
+}
+END_TEST
+
 START_TEST(crash_id)
 {
 	char first[32], group[32], detail[32];
-	ids_of(0, first, detail);
+	ids_of(0, LOST_NOTHING, first, detail);
 	ck_assert_str_eq(first, "7f15-e736-b9df-3c4c"); /* the definition does not change unnoticed */
-	ids_of((size_t)_i, group, detail);
+	ids_of((size_t)_i, LOST_NOTHING, group, detail);
 	ck_assert_int_eq(strcmp(first, group) == 0, crashes[_i].equal);
 	ck_assert_int_eq(detail[0] != '\0', crashes[_i].detail);
 	ck_assert_str_ne(group, detail);
@@ -794,6 +819,7 @@ int main(void)
 	tcase_add_loop_test(c, verdict, 0, (int)(sizeof verdicts / sizeof *verdicts));
 	tcase_add_loop_test(c, handlers, 0, (int)(sizeof handled / sizeof *handled));
 	tcase_add_loop_test(c, culprit, 0, (int)(sizeof culprits / sizeof *culprits));
+	tcase_add_test(c, no_crash_id);
 	tcase_add_loop_test(c, crash_id, 0, (int)(sizeof crashes / sizeof *crashes));
 	suite_add_tcase(s, c);
 	c = tcase_create("threads");

@@ -102,8 +102,37 @@ struct str crash_culprit(const struct report_thread *t, addr_t pc)
 	return (struct str){ 0 };
 }
 
+static bool has_problem(const struct report *r, enum problem id)
+{
+	for (size_t i = 0; i < r->problems.n; i++)
+		if (r->problems.p[i].id == id)
+			return true;
+	return false;
+}
+
+/* Why not all Python functions of a thread are known, or may not be; NULL: they are. */
+static const char *functions_lost(const struct report *r, const struct report_thread *t, addr_t pc)
+{
+	const struct report_frame *f;
+	if (!t->has_python && (r->python.salvaged || has_problem(r, P_THREADS_BROKEN) || has_problem(r, P_THREADS_UNLISTED) || has_problem(r, P_INTERPS_BROKEN)))
+		return "its thread state may be lost";
+	if (!t->has_python && r->python.others)
+		return "another Python of the process may have run on its thread";
+	if (t->broken.s)
+		return t->active ? "the older part of its Python stack is not known" : "its Python stack is not known";
+	for (struct inward w = inward_python_from(t, pc); (f = inward_next(&w));)
+		if (f->python && f->unread)
+			return "the name of a function in its Python stack, or of its file, is not known";
+	return NULL;
+}
+
 void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc)
 {
+	const char *lost = functions_lost(r, t, pc);
+	if (lost) {
+		verdict_note(r, "id", str_printf(r->arena, "none is given: %s", lost));
+		return;
+	}
 	CLEANUP(cleanup_sb) struct sb b = { 0 };
 	const struct mapping *m = image_mapping_at(img, pc);
 	sb_printf(&b, "pysnap-crash-2\n" STR_FMT "\n", STR_ARG(r->verdict.signal.name));

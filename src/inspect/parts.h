@@ -30,7 +30,7 @@ void exceptions_add(struct target *t, struct report *r, const struct report_thre
 /* What every thread that has not crashed is handling. */
 void exceptions_handling(struct target *t, struct report *r);
 
-/* Fill r->verdict.group_id and, where it can be known, detail_id: of a crash of thread t at pc (formats/crash_id.md). */
+/* Fill r->verdict.group_id and, where it can be known, detail_id: of a crash of thread t at pc (formats/crash_id.md); else a note says why not. */
 void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc);
 
 /* The first module above the C library, libffi and the interpreter, from the crash at pc out to the first Python frame; s NULL if none. */

@@ -118,14 +118,14 @@ static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f,
 	out->at = (struct report_position){ -1, -1, -1, -1 };
 	if (f->no_code) {
 		out->function = no_code(c->r->arena, f);
-		e->broken = true;
+		out->unread = e->broken = true;
 		return e;
 	}
 	struct code_entry *entry = code_of(c, f->code);
 	const struct py_code *code = &entry->code;
 	if (entry->rc < 0) {
 		out->function = str_printf(c->r->arena, "<code 0x%llx: %s>", (unsigned long long)f->code, err_word(entry->rc));
-		e->broken = true;
+		out->unread = e->broken = true;
 		return e;
 	}
 	out->function = code->name;
@@ -135,6 +135,7 @@ static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f,
 	}
 	out->qualname = code->qualname;
 	out->file = code->file;
+	out->unread = e->broken || !code->file.s;
 	struct position at;
 	int rc = py_code_position(c->t->py, f->code, f->lasti, &at);
 	if (rc < 0 && rc != ERR_ABSENT)

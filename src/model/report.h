@@ -32,6 +32,7 @@ struct report_frame {
 	struct str symbol;         /* where function is a demangled name: as the symbol table has it; s NULL: they are the same */
 	int64_t interpreter;       /* of Python ones: id of the one it runs in; -1: not known */
 	uint64_t pc, code;         /* pc of native frames; code object's address of Python ones: identity for folding */
+	bool unread;               /* of Python ones: its code object, or its function's or file's name, cannot be read */
 	/* Of native frames: */
 	uint64_t offset;           /* pc as an address of the module's file; meaningful where module.s is */
 	uint64_t into;             /* bytes from the function's start */
@@ -95,7 +96,7 @@ struct report_thread {
 };
 struct report_group { const size_t *threads; size_t n; }; /* indexes of threads whose stacks are the same */
 
-/* A line that explains the verdict: "handler", "signal", "collector", "state" and what is to be said of it. */
+/* A line that explains the verdict: "handler", "signal", "collector", "state", "id" and what is to be said of it. */
 struct report_note { const char *key; struct str text; };
 
 struct report_interp { int64_t id; /* up to 3.6, which number none: its place, the main one first */ bool main; bool gil_known, gil_locked; int64_t gil_holder_tid; /* -1: nobody or not known */ };
