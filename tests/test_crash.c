@@ -13,6 +13,7 @@
 #include "inspect/instruction.h"
 #include "inspect/sending.h"
 #include "inspect/signal_frame.h"
+#include "inspect/trap.h"
 
 enum { CODE = 0x401000, STACK = 0x30000, SP = 0x31000, DATA = 0x50000 };
 
@@ -545,6 +546,8 @@ END_TEST
 #define KILL "\x90\xb8\x3e\x00\x00\x00\x0f\x05\x90\x90\x90\x90"
 #define OTHER "\x89\xc8\x90\x90\x90\x90\x0f\x05\x90\x90\x90\x90"
 #define NOPS "\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90"
+#define READS "\x90\x90\x90\x90\x90\x90\x90\x90\x8b\x07\x90\x90"
+#define I386_READS "\x90\x90\x90\x90\x90\x90\x90\x90\x8b\x03\x90\x90"
 #define DIVIDE "\x90\x90\x90\x90\x90\x90\x90\x90\xf7\xf7\x90\x90"
 #define AGAIN "\x90\x90\x90\x90\x90\x90\x90\x90\x0f\x05\x90\x90"
 #define SVC "\x1f\x20\x03\xd5\x01\x00\x00\xd4\x1f\x20\x03\xd5"
@@ -553,6 +556,7 @@ END_TEST
 #define INT80 "\x90\xb8\x0e\x01\x00\x00\xcd\x80\x90\x90\x90\x90"
 #define INT80_READING "\x90\xb8\x03\x00\x00\x00\xcd\x80\x90\x90\x90\x90"
 #define VSYSCALL "\x51\x52\x55\x89\xcd\x05\xcd\x80\x5d\x5a\x59\xc3"
+#define A64_READS "\x1f\x20\x03\xd5\x1f\x20\x03\xd5\x01\x00\x40\xf9"
 #define A64_NOPS "\x1f\x20\x03\xd5\x1f\x20\x03\xd5\x1f\x20\x03\xd5"
 static const struct { const char *code; int last; unsigned trap; uint64_t arg[3], result; enum origin origin; int signo, si_code; uint64_t nr; const char *abi; } origins[] = {
 	{ TGKILL, SIGABRT, 0, { 100, 101, SIGABRT }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 0 },
@@ -575,10 +579,10 @@ static const struct { const char *code; int last; unsigned trap; uint64_t arg[3]
 	/* An old trap, and a system call. */
 	{ READING, SIGSEGV, TRAP_PAGE, { 0 }, 1, ORIGIN_OUTSIDE, SIGSEGV, SI_TKILL, 0 },
 	{ AGAIN, SIGSEGV, TRAP_PAGE, { 0 }, 1, ORIGIN_OUTSIDE, SIGSEGV, SI_TKILL, 0 },
-	{ NOPS, SIGSEGV, TRAP_PAGE, { 0 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 0 },
-	{ NOPS, SIGABRT, TRAP_PAGE, { 0 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 0 },
+	{ READS, SIGSEGV, TRAP_PAGE, { 0x1234 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 0 },
+	{ READS, SIGABRT, TRAP_PAGE, { 0x1234 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 0 },
 	{ NOPS, SIGSEGV, TRAP_PROTECTION, { 0 }, 0, ORIGIN_FAULT, SIGSEGV, SI_KERNEL, 0 },
-	{ NOPS, SIGBUS, TRAP_PAGE, { 0 }, 0, ORIGIN_FAULT, SIGBUS, 2, 0, NULL },
+	{ READS, SIGBUS, TRAP_PAGE, { 0x1234 }, 0, ORIGIN_FAULT, SIGBUS, 2, 0, NULL },
 	{ NOPS, SIGBUS, TRAP_ALIGNMENT, { 0 }, 0, ORIGIN_FAULT, SIGBUS, 1, 0 },
 	{ NOPS, SIGILL, TRAP_ILLEGAL, { 0 }, 0, ORIGIN_FAULT, SIGILL, 1, 0 },
 	{ DIVIDE, SIGFPE, TRAP_DIVIDE, { 0 }, 0, ORIGIN_FAULT, SIGFPE, 1, 0 },
@@ -597,7 +601,7 @@ static const struct { const char *code; int last; unsigned trap; uint64_t arg[3]
 	{ INT80_READING, SIGABRT, 0, { 100, 101, SIGABRT }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 0, "i386" },
 	{ VSYSCALL, SIGABRT, 0, { 100, 101, SIGABRT }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 0, "i386" },
 	{ VSYSCALL, SIGABRT, 0, { 3, 0x1234, 4096 }, (uint32_t)-4, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 0, "i386" },
-	{ NOPS, SIGSEGV, TRAP_PAGE, { 0 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 0, "i386" },
+	{ I386_READS, SIGSEGV, TRAP_PAGE, { 0x1234 }, 0, ORIGIN_FAULT, SIGSEGV, 1, 0, "i386" },
 	{ DIVIDE, SIGFPE, TRAP_DIVIDE, { 0 }, 0, ORIGIN_FAULT, SIGFPE, 1, 0, "i386" },
 };
 static const struct { const char *abi; uint8_t arg[3], result; int8_t nr; bool traps; } callers[] = {
@@ -629,6 +633,65 @@ START_TEST(origin)
 	ck_assert_int_eq(in.code, c->si_code);
 	if (c->trap == TRAP_PAGE && c->origin == ORIGIN_FAULT)
 		ck_assert_uint_eq(in.addr, 0x1234);
+	arena_free(t.arena);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
+/* The last trap, of an access to 0x1234, is that of the instruction (pc is at its start), or of another long ago.  set: rdi, x0. */
+#define GATHER "\xc4\xe2\x69\x90\x04\x07" /* vpgatherdd xmm0, [rdi+xmm0], xmm2 */
+static const struct { const char *abi, *code; size_t n; unsigned trap, error; uint64_t set; enum trap_fit fit; } fits[] = {
+	{ "x86_64", BYTES("\x8b\x07\x90\x90"), TRAP_PAGE, 4, 0x1234, TRAP_FITS },
+	{ "x86_64", BYTES("\x8b\x07\x90\x90"), TRAP_PAGE, 4, 0x1230, TRAP_OTHER },
+	{ "x86_64", BYTES("\x8b\x07\x90\x90"), TRAP_PAGE, 4, 0x1232, TRAP_FITS },        /* its last bytes lie there */
+	{ "x86_64", BYTES("\x01\xc3\x90\x90"), TRAP_PAGE, 4, 0x1234, TRAP_OTHER },        /* add ebx, eax */
+	{ "x86_64", BYTES("\x8b\x07\x90\x90"), TRAP_PAGE, 20, 0x1234, TRAP_OTHER },       /* pc is not there */
+	{ "x86_64", BYTES(GATHER), TRAP_PAGE, 4, 0x1234, TRAP_UNDECIDED },
+	{ "x86_64", BYTES("\xf3\xaa\x90\x90"), TRAP_PAGE, 6, 0x1200, TRAP_UNDECIDED },    /* rep stosb */
+	{ "x86_64", "", 0, TRAP_PAGE, 4, 0x1234, TRAP_UNDECIDED },                         /* not captured */
+	{ "x86_64", BYTES("\x01\xc3\x90\x90"), TRAP_DIVIDE, 0, 0, TRAP_OTHER },
+	{ "x86_64", BYTES("\xf7\xf7\x90\x90"), TRAP_DIVIDE, 0, 0, TRAP_FITS },
+	{ "x86_64", BYTES("\x0f\x0b\x90\x90"), TRAP_ILLEGAL, 0, 0, TRAP_FITS },
+	{ "x86_64", BYTES("\x01\xc3\x90\x90"), TRAP_ILLEGAL, 0, 0, TRAP_UNDECIDED },
+	{ "x86_64", BYTES("\x8b\x07\x90\x90"), TRAP_PROTECTION, 0, WILD, TRAP_FITS },
+	{ "x86_64", BYTES("\xf4\x90\x90\x90"), TRAP_PROTECTION, 0, 0, TRAP_FITS },        /* hlt */
+	{ "x86_64", BYTES("\x01\xc3\x90\x90"), TRAP_PROTECTION, 0, 0, TRAP_UNDECIDED },
+	{ "i386", BYTES("\x8b\x07\x90\x90"), TRAP_PAGE, 4, 0x1234, TRAP_FITS },
+	{ "i386", BYTES("\x8b\x07\x90\x90"), TRAP_PAGE, 4, 0x99, TRAP_OTHER },
+	{ "aarch64", BYTES("\x01\x00\x40\xf9"), TRAP_PAGE, 0, 0x1200, TRAP_FITS },        /* ldr x1, [x0] */
+	{ "aarch64", BYTES("\x01\x00\x40\xf9"), TRAP_PAGE, 0, 0xdead0000, TRAP_OTHER },
+	{ "aarch64", BYTES("\x01\x68\x60\xf8"), TRAP_PAGE, 0, 0x91a, TRAP_FITS },         /* ldr x1, [x0, x0] */
+	{ "aarch64", BYTES("\x01\x68\x60\xf8"), TRAP_PAGE, 0, 0x91a00, TRAP_OTHER },
+	{ "aarch64", BYTES("\x1f\x20\x03\xd5"), TRAP_PAGE, 0, 0x1234, TRAP_OTHER },       /* nop */
+	{ "aarch64", BYTES("\x20\x74\x0b\xd5"), TRAP_PAGE, 2, 0x1234, TRAP_UNDECIDED },   /* dc zva, x0 */
+	{ "arm", BYTES("\x00\x10\x90\xe5"), TRAP_PAGE, 0, 0x1230, TRAP_FITS },
+	{ "arm", BYTES("\x00\x10\x90\xe5"), TRAP_PAGE, 0, 0xdead0000, TRAP_UNDECIDED },
+};
+
+START_TEST(last_trap)
+{
+	__auto_type c = &fits[_i];
+	struct build_elf *b = build_elf_new(c->abi);
+	build_elf_thread(b, 101, CODE, SP);
+	if (c->n)
+		build_elf_load(b, CODE, c->code, c->n, 5);
+	memset(build_elf_memory(b, STACK, 0x2000, 3), 0, 0x2000);
+	struct image *img = build_elf_open(b);
+	struct target t = { .img = img, .arena = arena_new() };
+	struct report *r = report_new();
+	struct signal_frame f = { .regs = { .pc = CODE, .sp = SP, .known = UINT64_MAX }, .trapped = true, .trap = c->trap, .error = c->error, .addr = 0x1234 };
+	const bool x86 = strcmp(c->abi, "x86_64") == 0 || strcmp(c->abi, "i386") == 0;
+	f.regs.value[strcmp(c->abi, "x86_64") == 0 ? 5 : x86 ? 7 : 0] = c->set;
+	const bool decoder = HAVE_ZYDIS || !x86 || c->trap == TRAP_DIVIDE || c->error & 16;
+	ck_assert_int_eq(trap_fits(&t, r, &f), decoder ? c->fit : TRAP_UNDECIDED);
+	/* A signal from outside; no claim is made where it is not known. */
+	struct interrupted in = { 0 };
+	const int last = c->trap == TRAP_DIVIDE ? SIGFPE : c->trap == TRAP_ILLEGAL ? SIGILL : SIGSEGV;
+	const enum origin from = handler_origin(&t, r, &f, 101, last, &in);
+	ck_assert_int_eq(from == ORIGIN_FAULT, !decoder || c->fit != TRAP_OTHER);
+	ck_assert_int_eq(in.doubtful, !decoder || c->fit == TRAP_UNDECIDED);
 	arena_free(t.arena);
 	report_free(r);
 	image_close(img);
@@ -700,7 +763,7 @@ START_TEST(arm_origin)
 	struct build_elf *b = build_elf_new("aarch64");
 	build_elf_thread(b, 101, CODE, SP);
 	build_elf_prpsinfo(b, 100, 1, 0, "python", "python x.py");
-	build_elf_load(b, CODE, A64_NOPS, 12, 5);
+	build_elf_load(b, CODE, A64_READS, 12, 5);
 	memset(build_elf_memory(b, STACK, 0x2000, 3), 0, 0x2000);
 	if (c->siginfo)
 		build_elf_signal_from(b, c->last, -6, 100, 0);
@@ -708,6 +771,7 @@ START_TEST(arm_origin)
 	struct target t = { .img = img, .arena = arena_new() };
 	struct report *r = report_new();
 	struct signal_frame f = { .regs = { .pc = CODE + 8, .sp = SP, .known = UINT64_MAX }, .trapped = c->trap != 0, .trap = c->trap, .no_trap = c->no_trap, .addr = c->addr };
+	f.regs.value[0] = 0x1234;
 	struct interrupted in = { 0 };
 	ck_assert_int_eq(handler_origin(&t, r, &f, 101, c->last, &in), c->origin);
 	ck_assert_int_eq(in.signo, c->signo);
@@ -926,6 +990,7 @@ int main(void)
 	tcase_add_test(c, no_return_code);
 	tcase_add_loop_test(c, overflown, 0, 4);
 	tcase_add_loop_test(c, origin, 0, COUNT(origins));
+	tcase_add_loop_test(c, last_trap, 0, COUNT(fits));
 	tcase_add_test(c, same_place);
 	tcase_add_loop_test(c, syndrome, 0, 11);
 	tcase_add_loop_test(c, arm_origin, 0, 12);

@@ -8,10 +8,10 @@
 #include "image/signal_abi.h"
 #include "inspect/abort.h"
 #include "inspect/fault.h"
-#include "inspect/instruction.h"
 #include "inspect/native.h"
 #include "inspect/sending.h"
 #include "inspect/signal_frame.h"
+#include "inspect/trap.h"
 
 enum { HANDLERS = 16 /* signal frames looked at on one stack */ };
 
@@ -30,36 +30,6 @@ static int frames_lead(struct target *t, const struct report_thread *th, const s
 	return s->end == NATIVE_WHOLE ? -1 : 0;
 }
 
-/* x86: one that divides; where there is no decoder, F6 or F7, /6 or /7. */
-static bool divides(struct target *t, struct report *r, const struct regs *regs)
-{
-	struct instruction at;
-	uint8_t b[4];
-	int rc = instruction_at(t->img, regs, false, 0, r->arena, &at);
-	if (rc == 0)
-		return at.divides;
-	if (rc == ERR_CORRUPT)
-		return false;
-	if (image_read(t->img, regs->pc, b, sizeof b) < 0)
-		return true; /* not known */
-	size_t i = b[0] == 0x66;
-	i += image_abi(t->img)->width == 8 && (b[i] & 0xf0) == 0x40;
-	return (b[i] & 0xfe) == 0xf6 && (b[i + 1] & 0x30) == 0x30;
-}
-
-/* Is this x86 trap told by that signal?  Linux arch/x86/kernel/traps.c. */
-static bool trap_is(unsigned trap, int signo)
-{
-	switch (signo) {
-	case SIGSEGV: return trap == TRAP_PAGE || trap == TRAP_PROTECTION || trap == 4 || trap == 5 || (trap >= 9 && trap <= 12);
-	case SIGBUS: return trap == TRAP_PAGE || trap == TRAP_PROTECTION || trap == 11 || trap == 12 || trap == TRAP_ALIGNMENT;
-	case SIGILL: return trap == TRAP_ILLEGAL;
-	case SIGFPE: return trap == TRAP_DIVIDE || trap == 16 || trap == 19;
-	case SIGTRAP: return trap == 1 || trap == 3;
-	}
-	return signo == SIGSYS;
-}
-
 enum origin handler_origin(struct target *t, struct report *r, const struct signal_frame *sf, int64_t tid, int last, struct interrupted *in)
 {
 	const struct signal_context *context = signal_context_of(image_abi(t->img));
@@ -68,10 +38,13 @@ enum origin handler_origin(struct target *t, struct report *r, const struct sign
 	const bool told = sf->trapped || (sf->no_trap && image_facts(t->img)->siginfo.known);
 	const struct segment *seg = image_segment_at(t->img, sf->addr);
 	const bool unmapped = arm && !told && sf->addr && !seg && !image_mapping_at(t->img, sf->addr);
-	in->signo = signal_is_fault(last) ? last : ((sf->trapped && sf->trap == TRAP_PAGE) || unmapped) && !called ? SIGSEGV : last;
+	/* It may be of a trap that the process recovered from long ago. */
+	const enum trap_fit fit = called ? TRAP_OTHER : sf->trapped || unmapped ? trap_fits(t, r, sf) : TRAP_UNDECIDED;
+	in->signo = signal_is_fault(last) ? last : ((sf->trapped && sf->trap == TRAP_PAGE) || unmapped) && fit != TRAP_OTHER ? SIGSEGV : last;
 	in->code = 1;
 	in->addr = sf->regs.pc;
 	const bool memory = in->signo == SIGSEGV || in->signo == SIGBUS, trapped = sf->trapped && (memory || !arm);
+	in->doubtful = in->signo != SIGSYS && (fit == TRAP_UNDECIDED || (arm && !memory));
 	if (arm && memory && !sf->trapped && !called && !unmapped) {
 		if (!told && !(seg && seg->prot & 2)) {
 			in->code = 0;
@@ -79,7 +52,7 @@ enum origin handler_origin(struct target *t, struct report *r, const struct sign
 			return ORIGIN_UNTOLD;
 		}
 	/* A machine that keeps no trap: the signal says that there was one. */
-	} else if (signal_is_fault(in->signo) && (in->signo == SIGSYS || !called) && (!trapped || trap_is(sf->trap, in->signo))) {
+	} else if (signal_is_fault(in->signo) && (in->signo == SIGSYS || !called) && (!trapped || (trap_is(sf->trap, in->signo) && (fit != TRAP_OTHER || in->signo == SIGSYS)))) {
 		if (!trapped)
 			in->addr = sf->addr;
 		if (!trapped || in->signo == SIGILL || in->signo == SIGTRAP || in->signo == SIGSYS)
@@ -93,9 +66,9 @@ enum origin handler_origin(struct target *t, struct report *r, const struct sign
 			in->addr = 0;
 		else if (in->signo != SIGFPE)
 			in->code = SI_KERNEL;
-		if (sf->trap != TRAP_DIVIDE || divides(t, r, &sf->regs)) /* or no trap at all */
-			return ORIGIN_FAULT;
+		return ORIGIN_FAULT;
 	}
+	in->doubtful = false;
 	in->code = SI_TKILL;
 	in->addr = 0;
 	return sending_to(t->img, &sf->regs, image_facts(t->img)->pid, tid, in->signo) != SENDS_NO ? ORIGIN_OWN : ORIGIN_OUTSIDE;
@@ -140,14 +113,14 @@ static bool ended_by_itself(const struct report_thread *th, addr_t pc)
  * A frame's siginfo may be what was left there by something else, where the handler did not ask for one.  The processor's last
  * trap is believed before it if the instruction that was interrupted is one that faults at that address.
  */
-static void doubt_info(struct target *t, struct report *r, struct signal_frame *sf)
+static enum trap_fit doubt_info(struct target *t, struct report *r, struct signal_frame *sf)
 {
-	struct instruction in;
-	if (!sf->has_info || !sf->trapped || sf->trap != TRAP_PAGE || (signal_is_fault(sf->signo) && sf->code > 0))
-		return;
-	int rc = instruction_at(t->img, &sf->regs, true, sf->addr, r->arena, &in);
-	if (rc < 0 || in.has_address)
+	if (!sf->has_info || !sf->trapped || sf->trap != TRAP_PAGE || (signal_is_fault(sf->signo) && sf->code > 0) || sending_in_call(t->img, &sf->regs))
+		return TRAP_OTHER;
+	const enum trap_fit fit = trap_fits(t, r, sf);
+	if (fit == TRAP_FITS)
 		sf->has_info = false;
+	return fit;
 }
 
 static void note_other(struct report *r, const struct signal_frame *sf, int64_t own)
@@ -165,12 +138,13 @@ static void note_other(struct report *r, const struct signal_frame *sf, int64_t 
 /* What a frame says: its siginfo, else what can be made out. */
 static enum origin origin_of(struct target *t, struct report *r, struct signal_frame *sf, int64_t tid, int last, struct interrupted *in)
 {
-	doubt_info(t, r, sf);
+	const enum trap_fit fit = doubt_info(t, r, sf);
 	*in = (struct interrupted){ .signo = sf->signo, .code = sf->code, .addr = sf->addr, .regs = sf->regs, .sender_pid = -1, .sender_uid = -1 };
 	if (!sf->has_info)
 		return handler_origin(t, r, sf, tid, last, in);
 	if (signal_is_fault(sf->signo) && sf->code > 0)
 		return ORIGIN_FAULT;
+	in->doubtful = fit == TRAP_UNDECIDED;
 	return sf->code <= 0 && sf->pid == image_facts(t->img)->pid ? ORIGIN_OWN : ORIGIN_OUTSIDE;
 }
 
@@ -334,6 +308,12 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 		put_frame(t, r, th, ret->regs.pc);
 		r->verdict.likely = true;
 		report_problem(r, P_LIKELY, "a signal handler had run, and what it had interrupted was looked for on the stack, since native frames do not lead there");
+	}
+	if (found && ret->doubtful) {
+		r->verdict.likely = true;
+		report_problem(r, P_LIKELY, ret->outside
+			? "the thread had once trapped, and whether it did so where it was interrupted, or was sent the signal that its handler was told of, the instruction there does not tell"
+			: "the signal handler did not ask, and whether the last trap of the thread was of the instruction that was interrupted cannot be decided: the signal may have been sent");
 	}
 	if (found && ret->untold) {
 		r->verdict.likely = true;

@@ -17,6 +17,7 @@ struct interrupted {
 	bool outside;             /* neither a fault nor its own signal: another process had sent the signal that the handler then raised again */
 	bool sender_known;        /* outside: the handler had asked for siginfo */
 	bool maybe_own;           /* outside, but another thread of the process may have sent it */
+	bool doubtful;            /* the thread's last trap may be of something else (trap.h): then the signal was sent */
 	bool untold;              /* whether it was a fault or had been sent */
 	int64_t other_tid;        /* > 0: the thread of the process that had sent it, where that is another one */
 	int64_t sender_pid, sender_uid; /* -1: not known */

@@ -182,6 +182,28 @@ static bool touches_memory(const struct decoded *d)
 	return false;
 }
 
+static bool has_floats(const struct decoded *d)
+{
+	for (size_t i = 0; i < d->in.operand_count; i++) {
+		const ZydisRegisterClass c = d->op[i].type == ZYDIS_OPERAND_TYPE_REGISTER ? ZydisRegisterGetClass(d->op[i].reg.value) : ZYDIS_REGCLASS_INVALID;
+		if (c == ZYDIS_REGCLASS_X87 || c == ZYDIS_REGCLASS_XMM || c == ZYDIS_REGCLASS_YMM || c == ZYDIS_REGCLASS_ZMM)
+			return true;
+	}
+	return d->in.meta.category == ZYDIS_CATEGORY_X87_ALU;
+}
+
+static bool may_access_elsewhere(const struct decoded *d)
+{
+	enum { LARGE = 128 /* bytes: xsave and the like, whose size is not constant */ };
+	addr_t at;
+	for (size_t i = 0; i < d->in.operand_count; i++) {
+		const ZydisDecodedOperand *op = &d->op[i];
+		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY && op->mem.type != ZYDIS_MEMOP_TYPE_AGEN && (!op->size || op->size / 8 > LARGE || !address_of(d, op, &at)))
+			return true;
+	}
+	return d->in.attributes & (ZYDIS_ATTRIB_HAS_REP | ZYDIS_ATTRIB_HAS_REPE | ZYDIS_ATTRIB_HAS_REPNE);
+}
+
 static uint64_t low_bits(uint64_t v, unsigned bits)
 {
 	return bits < 64 ? v & ((UINT64_C(1) << bits) - 1) : v;
@@ -232,6 +254,9 @@ int instruction_at(struct image *img, const struct regs *regs, bool known, addr_
 	find_operand(&d, known, fault, &in);
 	in.privileged = is_privileged(&d.in);
 	in.no_memory = !touches_memory(&d);
+	in.elsewhere = may_access_elsewhere(&d);
+	in.undefined = d.in.mnemonic == ZYDIS_MNEMONIC_UD0 || d.in.mnemonic == ZYDIS_MNEMONIC_UD1 || d.in.mnemonic == ZYDIS_MNEMONIC_UD2;
+	in.floats = has_floats(&d);
 	in.mnemonic = ZydisMnemonicGetString(d.in.mnemonic);
 	if (!known && !in.has_address)
 		find_target(img, &d, &in);

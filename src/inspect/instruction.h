@@ -20,6 +20,9 @@ struct instruction {
 	bool unmapped;            /* nothing is mapped there: a page fault, though the processor's address was not handed on */
 	bool privileged;          /* no program may execute it, or (in, out, cli) none without the kernel's leave */
 	bool no_memory;           /* it neither reads nor writes memory */
+	bool elsewhere;           /* it may access memory that is not known here: by vector registers, another segment, a repeated or very large operand */
+	bool undefined;           /* it is one that there is for not being one: ud2 */
+	bool floats;              /* it has operands in vector registers or those of the x87 */
 	const char *mnemonic;     /* "hlt"; NULL: not known */
 	bool divides;
 	bool divisor_known;
