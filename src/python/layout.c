@@ -487,52 +487,99 @@ static struct str embedded_text(const struct embedded *e)
 	return (struct str){ (const char *)e->p, e->len };
 }
 
-static int embedded_head(const struct embedded *e, struct parser *p)
+/*
+ * What the analysis asks again for each candidate of a runtime is read once: the heads of all tables, and the last few
+ * columns.  Both are made of the embedded texts alone.  Not for several threads; only the analysis reads tables, in one.
+ */
+enum { COLUMNS = 8 };
+
+struct head {
+	const struct embedded *from;
+	struct parser p;
+};
+
+static const struct head *embedded_heads(size_t *n)
 {
-	struct str text = embedded_text(e);
-	*p = (struct parser){ .pos = text.s, .end = text.s + text.len };
-	return parse_head(p);
+	static struct head *head;
+	static size_t n_heads;
+	if (!head) {
+		size_t all = 0;
+		while (layouts_embedded[all].name)
+			all++;
+		head = xcalloc(all + 1, sizeof *head);
+		for (const struct embedded *e = layouts_embedded; e->name; e++) {
+			struct str text = embedded_text(e);
+			struct head *h = &head[n_heads];
+			*h = (struct head){ e, { .pos = text.s, .end = text.s + text.len } };
+			n_heads += parse_head(&h->p) == 0;
+		}
+	}
+	*n = n_heads;
+	return head;
+}
+
+/* The column of that table as it is in force for version. */
+static int embedded_column(const struct embedded *e, const char *config, uint32_t version, struct layout *ret, struct err *err)
+{
+	static struct column {
+		const struct embedded *from;
+		uint32_t version;
+		char config[24];
+		struct layout l;
+	} kept[COLUMNS];
+	static size_t next;
+
+	for (size_t i = 0; i < COLUMNS; i++)
+		if (kept[i].from == e && kept[i].version == version && !strcmp(kept[i].config, config)) {
+			*ret = kept[i].l;
+			return 0;
+		}
+	int rc = parse(embedded_text(e), config, version, FROM_TABLE, ret, err);
+	size_t len = strlen(config);
+	if (rc == 0 && len < sizeof kept->config) {
+		struct column *c = &kept[next++ % COLUMNS];
+		*c = (struct column){ .from = e, .version = version, .l = *ret };
+		memcpy(c->config, config, len);
+	}
+	return rc;
 }
 
 int layout_builtin(uint32_t version, const char *config, struct layout *ret, struct err *err)
 {
-	const struct embedded *best = NULL;
-	uint32_t best_version = 0;
-	for (const struct embedded *e = layouts_embedded; e->name; e++) {
-		struct parser p;
-		if (embedded_head(e, &p) < 0 || p.version > version || p.version >> 16 != version >> 16)
+	size_t n;
+	const struct head *h = embedded_heads(&n), *best = NULL;
+
+	for (; n; n--, h++) {
+		const struct parser *p = &h->p;
+		if (p->version > version || p->version >> 16 != version >> 16)
 			continue;
 		bool has = false;
-		for (size_t i = 0; i < p.n_configs; i++)
-			has = has || word_is(p.config[i], config);
-		if (has && (!best || p.version > best_version)) {
-			best = e;
-			best_version = p.version;
-		}
+		for (size_t i = 0; i < p->n_configs; i++)
+			has = has || word_is(p->config[i], config);
+		if (has && (!best || p->version > best->p.version))
+			best = h;
 	}
 	if (!best)
 		return err_set(err, ERR_ABSENT, "no table for Python %u.%u on %s", version >> 24, version >> 16 & 0xff, config);
 	struct err inner = { 0 };
-	int rc = parse(embedded_text(best), config, version, FROM_TABLE, ret, &inner);
-	return rc < 0 ? err_set(err, rc, "%s: %s", best->name, inner.msg) : 0;
+	int rc = embedded_column(best->from, config, version, ret, &inner);
+	return rc < 0 ? err_set(err, rc, "%s: %s", best->from->name, inner.msg) : 0;
 }
 
 int layout_builtin_at(size_t i, uint32_t *version, const char **config)
 {
-	size_t n = 0;
-	while (layouts_embedded[n].name)
-		n++;
-	for (size_t e = n; e-- > 0;) {
-		struct parser p;
-		if (embedded_head(&layouts_embedded[e], &p) < 0)
-			continue;
-		if (i >= p.n_configs) {
-			i -= p.n_configs;
+	size_t n;
+	const struct head *heads = embedded_heads(&n);
+
+	while (n-- > 0) {
+		const struct parser *p = &heads[n].p;
+		if (i >= p->n_configs) {
+			i -= p->n_configs;
 			continue;
 		}
 		for (size_t c = 0; c < N_CONFIGS; c++)
-			if (word_is(p.config[i], machines[c / 4].config[c % 4])) {
-				*version = p.version;
+			if (word_is(p->config[i], machines[c / 4].config[c % 4])) {
+				*version = p->version;
 				*config = machines[c / 4].config[c % 4];
 				return 0;
 			}
