@@ -105,6 +105,7 @@ void build_dict_set(struct build *b, addr_t dict, addr_t key, addr_t value);   /
 void build_dict_str(struct build *b, addr_t dict, const char *key, addr_t value);
 addr_t build_module(struct build *b, const char *name, addr_t dict);
 addr_t build_function(struct build *b, const char *name, addr_t code);
+addr_t build_builtin(struct build *b, const char *name); /* a function of C: its PyMethodDef has that name */
 addr_t build_exception(struct build *b, addr_t type, addr_t args);
 /* An instance with attributes; values: kept outside of a dictionary where this version does that, else a split one. */
 addr_t build_instance(struct build *b, const char *type_name, const char *const *names, const addr_t *values, size_t n,

@@ -108,6 +108,16 @@ static addr_t make_builtins(struct build *b)
 	return d;
 }
 
+addr_t build_builtin(struct build *b, const char *name)
+{
+	const addr_t head = (addr_t)b->layout.offset[F_PyObject_ob_type] + b->layout.abi.width;
+	addr_t o = build_object(b, build_type(b, "builtin_function_or_method", O_OTHER, false), head + b->layout.abi.width), def = build_alloc(b, 32);
+
+	build_ptr(b, def, build_cstr(b, name));
+	build_ptr(b, o + head, def);
+	return o;
+}
+
 addr_t build_interp(struct build *b, int64_t id)
 {
 	bool embedded = id == 0 && b->runtime && layout_has(&b->layout, F_PyRuntime_main_interp);
@@ -123,8 +133,8 @@ addr_t build_interp(struct build *b, int64_t id)
 	importlib = build_module(b, "_frozen_importlib", lib);
 	build_dict_str(b, sysdict, "hexversion", build_int(b, (v & ~0xffu) | 0xf0));
 	build_dict_str(b, sysdict, "version", build_str(b, version));
-	if (strstr(b->layout.name, "-d")) /* only debug builds have it; here it is no function, but there */
-		build_dict_str(b, sysdict, "gettotalrefcount", b->types.none);
+	if (strstr(b->layout.name, "-d"))
+		build_dict_str(b, sysdict, "gettotalrefcount", build_builtin(b, "gettotalrefcount"));
 	build_dict_str(b, sysdict, "modules", modules);
 	build_dict_str(b, sysdict, "executable", build_str(b, "/usr/bin/python3"));
 	addr_t argv[] = { build_str(b, "prog.py"), build_str(b, "-x") };

@@ -19,6 +19,7 @@ struct setup {
 	struct modules *mods;
 	uint8_t *file;
 	char path[64];
+	const char *version_text; /* what Py_GetVersion() left in its buffer; NULL */
 };
 
 static void each_layout(void (*f)(const struct layout *l, const char *config))
@@ -71,6 +72,8 @@ static void set_up(struct setup *s, const struct layout *l, enum which way, bool
 		b->lwps.p[i].regs.tls = 0;
 	if (layout_has(l, F_PyDebugOffsets_cookie))
 		build_uint(b, b->runtime, 8, 0);
+	if (s->version_text)
+		build_put(b, build_alloc(b, 128), s->version_text, strlen(s->version_text) + 1);
 	addr_t head = build_alloc(b, 16); /* the variable interp_head */
 	build_ptr(b, head, b->interp);
 	addr_t slot = b->runtime ? build_field_at(b, b->runtime, F_PyRuntime_interp_head) : head;
@@ -117,6 +120,8 @@ static void set_up(struct setup *s, const struct layout *l, enum which way, bool
 	map(img, s->path, BIAS, BIAS + 0x2000, 0);
 	map(img, s->path, BIAS + SO_TEXT, BIAS + 0x3000, SO_TEXT);
 	map(img, s->path, BIAS + SO_DATA, BIAS + 0x5000, SO_DATA_FILE);
+	if (s->version_text) /* a bss is where a file's mapping ends */
+		map(img, s->path, BIAS + 0x5000, b->heap.base, 0x5000);
 	image_settle(img);
 	struct err err;
 	struct search where = { .no_files = !with_file };
@@ -141,7 +146,7 @@ static void alone(const struct layout *l, const char *config)
 		if ((way == BY_SECTION && !layout_has(l, F_PyRuntime_interp_head)) || (way == BY_CURRENT && layout_has(l, F_PyRuntime_interp_head)) ||
 		    (way == BY_HEAD_CODE && l->abi.machine != EM_X86_64 && l->abi.machine != EM_386))
 			continue;
-		struct setup s;
+		struct setup s = { 0 };
 		struct py *py = NULL;
 		struct err err = { 0 };
 		set_up(&s, l, way, false);
@@ -165,7 +170,7 @@ END_TEST
 static void named(const struct layout *l, const char *config)
 {
 	(void)config;
-	struct setup s;
+	struct setup s = { 0 };
 	set_up(&s, l, BY_DYNAMIC, false);
 	for (int wrong = 0; wrong < 2; wrong++) {
 		const addr_t at = build_hint(s.b) + (wrong ? 4096u : 0u);
@@ -197,7 +202,7 @@ END_TEST
 /* What is said: every way, what became of it, and what would help. */
 static void nowhere(const struct layout *l, const char *config)
 {
-	struct setup s;
+	struct setup s = { 0 };
 	struct py *py = NULL;
 	struct err err = { 0 };
 
@@ -224,7 +229,7 @@ static void nowhere(const struct layout *l, const char *config)
 /* A runtime that is there and empty: the candidate and why it is none. */
 static void dead(const struct layout *l, const char *config)
 {
-	struct setup s;
+	struct setup s = { 0 };
 	struct py *py = NULL;
 	struct err err = { 0 };
 	char want[200];
@@ -255,7 +260,7 @@ static void dead(const struct layout *l, const char *config)
 /* A Python that is mapped, and nothing that leads to it: that it has no interpreter is not known then. */
 static void not_placed(const struct layout *l, const char *config)
 {
-	struct setup s;
+	struct setup s = { 0 };
 	struct py *py = NULL;
 	struct err err = { 0 };
 	char want[200], path[64];
@@ -283,7 +288,7 @@ static void by_pthread(const struct layout *l, const char *config)
 	if (abi_tls_is_self(&l->abi))
 		return;
 	for (int way = 0; way < WAYS; way++) {
-		struct setup s;
+		struct setup s = { 0 };
 		struct py *py = NULL;
 		struct err err = { 0 };
 		set_up(&s, l, BY_NOTHING, false);
@@ -435,7 +440,7 @@ static void lies(const struct layout *l, const char *config)
 {
 	static const char *const text[] = { "3.99.1 (main, Jan  1 2026) [GCC 12.2.0]", "3.5.999999999999 (x) [GCC 1]", "2.8.0 (\xff\xfe) [Clang 1]",
 					    "3.1.1.1.1.1.1 (main) [GCC ]", "3.(", "9999999.1.1 (a) [GCC 2]", "3.12.1rc99999999999999999999 (a) [GCC 2]" };
-	struct setup s;
+	struct setup s = { 0 };
 	struct py *py = NULL;
 	struct err err = { 0 };
 
@@ -536,6 +541,87 @@ static void not_forced(const struct layout *l, const char *config)
 	build_free(b);
 }
 
+static void check_set(const struct layout *l, int rc, const struct py *py, const struct err *err, const char *by, bool exact)
+{
+	char want[32];
+
+	ck_assert_msg(rc == 0 && !strcmp(py->layout.name, l->name), "%s: %s: %s; %s", l->name, by, err->msg, err->why);
+	snprintf(want, sizeof want, exact ? "%u.%u.%u" : "%u.%u", l->version >> 24, l->version >> 16 & 255, l->version >> 8 & 255);
+	ck_assert_str_eq(py->version_text, want);
+	snprintf(want, sizeof want, "%u.80.%u", l->version >> 24, l->version >> 8 & 255);
+	ck_assert_str_eq(py->version_denied, want);
+	ck_assert_str_eq(py->version_by, by);
+}
+
+/* A program sets sys.hexversion; what it cannot write goes before it: debug offsets, the text of Py_GetVersion(), else the files' names. */
+static void sys_is_set(const struct layout *l, const char *config)
+{
+	struct layout other = *l;
+	struct py *py = NULL;
+	struct err err = { 0 };
+	char text[64], path[64];
+
+	other.version = (l->version & 0xff00ffffu) | 0x00500000;
+	if (layout_has(l, F_PyDebugOffsets_cookie)) {
+		struct build *b = build_new(&other);
+		addr_t t = build_thread(b, b->interp, IDENT, 100);
+		build_frame(b, t, &(struct build_frame){ .code = build_code(b, &(struct build_code){ .name = "work", .file = "b.py", .firstlineno = 1 }), .lasti = 2 });
+		WRITE(b, b->runtime, PyDebugOffsets, version, (l->version & ~0xffu) | 0xf0);
+		int rc = py_open(build_image(b), NULL, NULL, b->arena, &py, &err);
+		check_set(l, rc, py, &err, "its debug offsets", true);
+		build_free(b);
+		other.offset[F_PyDebugOffsets_cookie] = -1;
+	}
+	snprintf(text, sizeof text, "%u.%u.%u (main, Jan  1 2024) \n[GCC 12.2.0]", l->version >> 24, l->version >> 16 & 255, l->version >> 8 & 255);
+	struct setup s = { .version_text = text };
+	set_up(&s, &other, BY_DYNAMIC, false);
+	int rc = py_open(s.img, s.mods, NULL, s.b->arena, &py, &err);
+	check_set(l, rc, py, &err, "the text of Py_GetVersion()", true);
+	tear_down(&s);
+
+	if (strchr(config, '-')) /* nothing but the table's order chooses among those of one version, and that is not what is asked */
+		return;
+	snprintf(path, sizeof path, "/usr/lib/libpython%u.%u.so.1.0", l->version >> 24, l->version >> 16 & 255);
+	s.version_text = NULL;
+	set_up(&s, &other, BY_DYNAMIC, true);
+	struct image *img = build_image(s.b);
+	map(img, path, 0x1000, 0x2000, 0);
+	image_settle(img);
+	image_facts_mut(img)->hint_runtime = build_hint(s.b);
+	rc = py_open(img, NULL, NULL, s.b->arena, &py, &err);
+	ck_assert_msg(rc == 0 && py->layout.version >> 16 == l->version >> 16, "%s: %s; %s", l->name, err.msg, err.why);
+	ck_assert_str_eq(py->version_by, "its files' names");
+	tear_down(&s);
+}
+
+/* It sets sys.gettotalrefcount: to a function of its own, to another one of C.  That makes no debug build. */
+static void refcount_is_set(const struct layout *l, const char *config)
+{
+	if (strstr(config, "-d"))
+		return;
+	for (int i = 0; i < 4; i++) {
+		struct build *b = build_new(l);
+		struct py *py = NULL;
+		struct err err = { 0 };
+		addr_t t = build_thread(b, b->interp, IDENT, 100);
+		addr_t code = build_code(b, &(struct build_code){ .name = "gettotalrefcount", .file = "b.py", .firstlineno = 1 });
+		build_frame(b, t, &(struct build_frame){ .code = code, .lasti = 2 });
+		build_dict_str(b, b->sysdict, "gettotalrefcount", i == 0 ? build_function(b, "gettotalrefcount", code) :
+			       i == 1 ? build_builtin(b, "getrefcount") : i == 2 ? b->types.none : build_int(b, 1));
+		struct py_options opt = { .hint_runtime = build_hint(b) };
+		int rc = py_open(build_image(b), NULL, &opt, b->arena, &py, &err);
+		ck_assert_msg(rc == 0 && !strcmp(py->layout.name, l->name) && !py->debug_build, "%s: %d: %s; %s", l->name, i, err.msg, err.why);
+		build_free(b);
+	}
+}
+
+START_TEST(what_a_program_sets_in_sys)
+{
+	each_layout(sys_is_set);
+	each_layout(refcount_is_set);
+}
+END_TEST
+
 START_TEST(lying_versions)
 {
 	each_layout(lies);
@@ -556,6 +642,7 @@ int main(void)
 	tcase_add_test(tc, cookies_in_strings);
 	tcase_add_test(tc, absurd_debug_offsets);
 	tcase_add_test(tc, lying_versions);
+	tcase_add_test(tc, what_a_program_sets_in_sys);
 	suite_add_tcase(s, tc);
 	SRunner *sr = srunner_create(s);
 	srunner_run_all(sr, CK_SILENT);

@@ -157,7 +157,9 @@ static void python_facts(struct target *t, struct report *r)
 	if (py->phase != PHASE_RUNNING)
 		report_problem(r, P_HALF_MADE, py->phase == PHASE_STARTING ? "is starting" : py->phase == PHASE_ENDING ? "is ending" : "is starting or ending",
 			       py->phase == PHASE_STARTING ? " yet" : py->phase == PHASE_ENDING ? " any more" : "");
-	if (py->version_denied[0]) {
+	if (py->version_by) {
+		report_problem(r, P_VERSION_SET, py->version_denied, py->version_text, py->version_by);
+	} else if (py->version_denied[0]) {
 		const bool by_layout = strcmp(py->version_denied, py->version_text) == 0;
 		report_problem(r, P_VERSION_FORCED, py->version_denied, by_layout ? py->layout.name : py->version_text, by_layout ? "--layout" : "--python-version");
 		r->verdict.likely = true;

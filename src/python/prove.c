@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "python/object.h"
+#include "python/version.h"
 
 enum { LOOK_INTERPS = 64, LOOK_THREADS = 64 };
 
@@ -168,17 +169,25 @@ static uint32_t sys_hexversion(const struct py *py, addr_t interp)
 	return (uint32_t)version;
 }
 
-/* *sure: the process's own sys says that the version is the layout's; *lied: it says another, and the user knows better. */
+/*
+ * What a Python program can set (sys.hexversion) is the weakest witness: it counts where nothing else of this very Python says its version.
+ * *sure: the process says that the version is the layout's; *lied: sys says another, and the user, or its files, know better.
+ */
 static int prove_version(struct py *py, addr_t interp, const struct known_version *known, bool any_minor, bool *sure, bool *lied,
 			 struct proof *ret)
 {
-	uint32_t version = sys_hexversion(py, interp);
-	bool sys = version != 0, exact = sys;
-
-	const bool agrees = sys && same_minor(version, py->layout.version); /* before anything overrules it */
+	const uint32_t sys = sys_hexversion(py, interp);
+	uint32_t version = sys;
+	bool exact = sys != 0;
+	struct known_version own = { 0 };
+	const bool is_own = !known->forced && version_from_own(py, &own);
+	const bool agrees = sys && same_minor(sys, py->layout.version); /* before anything overrules it */
 
 	/* sys is cleared late in Py_Finalize; and a user may know better. */
-	if (known->version && (!version || (known->forced && (known->exact || !same_minor(version, known->version))))) {
+	if (is_own) {
+		version = own.version;
+		exact = true;
+	} else if (known->version && (!version || (known->forced && (known->exact || !same_minor(version, known->version))))) {
 		version = known->version;
 		exact = known->exact;
 	}
@@ -193,14 +202,19 @@ static int prove_version(struct py *py, addr_t interp, const struct known_versio
 		return refuse(ret, PROOF_VERSION, "sys.hexversion 0x%x is no version", version);
 	if (!any_minor && !same_minor(version, py->layout.version)) {
 		ret->version = exact ? version : 0;
-		return sys ? refuse(ret, PROOF_VERSION, "sys.hexversion says %s", text)
-			   : refuse(ret, PROOF_VERSION, "sys has no hexversion, and this seems to be %s", text);
+		return sys == version ? refuse(ret, PROOF_VERSION, "sys.hexversion says %s", text) :
+		       is_own	      ? refuse(ret, PROOF_VERSION, "by %s this is %s", own.by, text) :
+		       sys	      ? refuse(ret, PROOF_VERSION, "sys.hexversion says another, and this seems to be %s", text) :
+					refuse(ret, PROOF_VERSION, "sys has no hexversion, and this seems to be %s", text);
 	}
-	*sure = py->version_sure = agrees;
+	*sure = py->version_sure = is_own ? sys && same_minor(version, py->layout.version) : agrees;
 	*lied = known->forced && sys && !agrees;
 	py->version_denied[0] = 0;
-	if (*lied)
-		version_format(sys_hexversion(py, interp), py->version_denied, sizeof py->version_denied);
+	py->version_by = NULL;
+	if (*lied || (is_own && sys && sys != version)) {
+		version_format(sys, py->version_denied, sizeof py->version_denied);
+		py->version_by = is_own ? own.by : known->by;
+	}
 	py->version = version;
 	py->version_exact = exact;
 	snprintf(py->version_text, sizeof py->version_text, "%s", text);

@@ -24,6 +24,7 @@ struct known_version {
 	bool exact;          /* false: major and minor only */
 	bool forced;         /* by the user: whatever the process says */
 	char text[32];
+	const char *by;      /* what says so, where that is not the user; NULL */
 };
 
 /*

@@ -25,12 +25,13 @@ struct py {
 	addr_t runtime;           /* _PyRuntime; 0 where the versions before 3.7 or the search found none */
 	addr_t interp_head;       /* the first interpreter state */
 	addr_t tstate_current;    /* _PyThreadState_Current, a variable: the thread state that holds the lock, up to 3.6; 0: not known */
-	uint32_t version;         /* full PY_VERSION_HEX as the process says (sys.hexversion, Py_Version or debug offsets) */
+	uint32_t version;         /* full PY_VERSION_HEX as the process says (debug offsets, Py_Version, version text, else sys.hexversion) */
 	bool version_exact;       /* false: taken from the layout */
 	char version_text[32];    /* "3.12.1", "3.14.0rc2" */
-	bool version_sure;        /* sys.hexversion is of the layout's minor version */
+	bool version_sure;        /* the process says that it is of the layout's minor version */
 	char version_denied[32];  /* what the image says (sys.hexversion, else Py_Version, the version text or its files' names) where a version
-				     or a layout that was given overruled it; else empty */
+				     or a layout that was given overruled it, or what version_by says; else empty */
+	const char *version_by;   /* what of the process overruled sys.hexversion; NULL: nothing did, or the user */
 	const char *found_by;     /* "hint", "symbol", "section", "dynamic" (symbols in the image), "cookie", "head_code" (instructions of
 				     PyInterpreterState_Head), "search" (thread pointers), "salvage" */
 	bool free_threaded, debug_build;

@@ -111,7 +111,7 @@ static void complete_version(struct py *py)
 	char text[32];
 	uint32_t version;
 
-	if (py->version_exact || search_version_text(py->img, text, sizeof text) < 0)
+	if (py->version_exact || search_version_text(py->img, 0, UINT64_MAX, text, sizeof text) < 0)
 		return;
 	version = version_parse(text);
 	if (version >> 16 != py->version >> 16)
@@ -121,13 +121,44 @@ static void complete_version(struct py *py)
 	snprintf(py->version_text, sizeof py->version_text, "%s", text);
 }
 
-/* sys has gettotalrefcount() in builds --with-pydebug, of every version.  Their structs need not differ in what a proof follows. */
+/*
+ * Is it the function of C that sys has of that name?  A program can put anything there, but no PyCFunction: that has its PyMethodDef behind
+ * the object's head, and there its name first (Include/methodobject.h, Include/cpython/methodobject.h; 2.7 to 3.15).  What cannot be read
+ * speaks neither for it nor against it.
+ */
+static bool is_of_c(const struct py *py, addr_t function, const char *name)
+{
+	const struct module *own = py->mods ? modules_at(py->mods, py->types.type) : NULL;
+	char text[24];
+	addr_t type, def, at;
+
+	if (READ(py, function, PyObject, ob_type, &type) < 0 || image_read_ptr(py->img, type, &at) < 0)
+		return true;
+	if (type == py->types.function || type == py->types.none_type || type == py->types.int_ || type == py->types.str || type == py->types.type ||
+	    (own && (type < own->start || type >= own->end)))
+		return false;
+	if (image_read_ptr(py->img, function + (addr_t)py->layout.offset[F_PyObject_ob_type] + py->layout.abi.width, &def) < 0 ||
+	    image_read_ptr(py->img, def, &at) < 0)
+		return true;
+	if (own && (def < own->start || def >= own->end))
+		return false;
+	const size_t n = image_read_some(py->img, at, text, strlen(name) + 1);
+	return !n || *text < ' ' || *text > '~' /* no name at all: not what was there */ || !memcmp(text, name, n);
+}
+
+/*
+ * sys has gettotalrefcount() in builds --with-pydebug, of every version.  Their structs need not differ in what a proof follows.
+ * Where a program has taken it away, the name of its file tells.
+ */
 static bool is_debug_build(const struct py *py, bool *known)
 {
 	addr_t sysdict, value;
 
-	*known = READ(py, py->interp_head, PyInterp, sysdict, &sysdict) == 0 && dict_get(py, sysdict, "hexversion", &value) == 0;
-	return *known && dict_get(py, sysdict, "gettotalrefcount", &value) == 0;
+	*known = READ(py, py->interp_head, PyInterp, sysdict, &sysdict) == 0;
+	if (*known && dict_get(py, sysdict, "gettotalrefcount", &value) == 0)
+		return is_of_c(py, value, "gettotalrefcount");
+	*known = *known && (dict_get(py, sysdict, "hexversion", &value) == 0 || dict_get(py, sysdict, "version", &value) == 0);
+	return *known && version_names_debug(py);
 }
 
 /* Is there a column for what the process is, debug build or release, and this is the other? */
@@ -239,7 +270,7 @@ bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t interp, co
 	if ((rc == 0 || p.damaged) && !t->given && !in_force(&py, t->config)) {
 		p.stage = PROOF_VERSION;
 		p.version = py.version;
-		snprintf(p.why, sizeof p.why, "sys.hexversion says %s", py.version_text);
+		snprintf(p.why, sizeof p.why, py.version_by ? "this is Python %s" : "sys.hexversion says %s", py.version_text);
 		p.damaged = false;
 		rc = ERR_CORRUPT;
 	}
@@ -391,6 +422,7 @@ static int hint_options(const struct py_options *opt, struct err *err)
 static void deny_version(struct py *py, struct known_version *outside)
 {
 	(void)version_from_text(py->img, outside);
+	py->version_by = NULL;
 	if (py->version_sure || py->version_denied[0] || !outside->version || outside->version >> 16 == py->layout.version >> 16)
 		return;
 	if (outside->text[0])
@@ -442,6 +474,15 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 	if (!found && opt->python_version && said_another(&o)) { /* else whatever it says */
 		o.known.forced = true;
 		found = find_runtime(&o, opt);
+	}
+	/* Whatever sys says: its files' names, where nothing better is to be had. */
+	if (!found && !opt->python_version && !opt->layout_text.s && !opt->only_runtime && outside.version && said_another(&o)) {
+		o.known = outside;
+		o.known.forced = true;
+		o.known.by = outside.exact ? "Py_Version" : "its files' names";
+		found = find_runtime(&o, opt);
+		if (!found)
+			o.known = outside;
 	}
 	if (!found) {
 		char why[160];

@@ -141,8 +141,8 @@ static bool elf_data(const struct image *img, const struct segment *seg)
 	return lo > 0 && list[lo - 1].path.len > 0 && list[lo - 1].path.p[0] == '/';
 }
 
-/* Calls got for consecutive pieces of every writable segment of the kind; pieces start at multiples of 8. */
-static int each_piece(struct image *img, enum search_where where, size_t overlap,
+/* Calls got for consecutive pieces of every writable segment of the kind in [from, to); pieces start at multiples of 8. */
+static int each_piece(struct image *img, enum search_where where, addr_t from, addr_t to, size_t overlap,
 		      int (*got)(void *arg, addr_t at, const uint8_t *p, size_t len), void *arg)
 {
 	const struct segment *segs;
@@ -152,8 +152,11 @@ static int each_piece(struct image *img, enum search_where where, size_t overlap
 	for (size_t i = 0; i < n; i++) {
 		if (!(segs[i].prot & 2) || (where == SEARCH_ELF) != elf_data(img, &segs[i]))
 			continue;
-		addr_t at = (segs[i].start + 7) & ~(addr_t)7, end = segs[i].start + segs[i].size;
-		while (at >= segs[i].start && at < end) {
+		const addr_t start = segs[i].start < from ? from : segs[i].start;
+		addr_t at = (start + 7) & ~(addr_t)7, end = segs[i].start + segs[i].size;
+		if (end > to)
+			end = to;
+		while (at >= start && at < end) {
 			uint64_t skip = image_skip(img, at);
 			if (skip) {
 				if (skip >= end - at)
@@ -266,7 +269,7 @@ int search_words(struct image *img, const struct search_set *set, enum search_wh
 		memcpy(&w.bits[k], bits, sizeof bits);
 		memcpy(&w.common[k], common, sizeof common);
 	}
-	return each_piece(img, where, 0, words_piece, &w);
+	return each_piece(img, where, 0, UINT64_MAX, 0, words_piece, &w);
 }
 
 enum { VERSION_MAX = 255 };
@@ -329,10 +332,10 @@ static int version_piece(void *arg, addr_t at, const uint8_t *p, size_t len)
 	return 0;
 }
 
-int search_version_text(struct image *img, char *ret, size_t room)
+int search_version_text(struct image *img, addr_t from, addr_t to, char *ret, size_t room)
 {
 	struct version_text v = { img, ret, room };
-	int rc = each_piece(img, SEARCH_ELF, VERSION_MAX, version_piece, &v);
+	int rc = each_piece(img, SEARCH_ELF, from, to, VERSION_MAX, version_piece, &v);
 
 	return rc == 1 ? 0 : rc < 0 ? rc : ERR_ABSENT;
 }

@@ -21,8 +21,9 @@ int search_words(struct image *img, const struct search_set *set, enum search_wh
 
 /*
  * The text that Py_GetVersion() leaves in a buffer of its own, "3.9.18 (main, ...) \n[GCC 12.2.0]" (Python/getversion.c,
- * "%.80s (%.80s) %.80s"), in the data and bss of ELF files.  Two digits of the form major.minor.micro[abrc N].  ERR_ABSENT.
+ * "%.80s (%.80s) %.80s"), in the data and bss of ELF files that
+ * lie in [from, to).  Two digits of the form major.minor.micro[abrc N].  ERR_ABSENT.
  */
-int search_version_text(struct image *img, char *ret, size_t room) MUST_CHECK;
+int search_version_text(struct image *img, addr_t from, addr_t to, char *ret, size_t room) MUST_CHECK;
 
 #endif
