@@ -6,6 +6,7 @@
 
 #include "build_elf.h"
 #include "config.h"
+#include "inspect/arrival.h"
 #include "inspect/fault.h"
 #include "inspect/follow.h"
 #include "inspect/generation.h"
@@ -284,7 +285,29 @@ static const struct {
 	  REFUSED },
 	{ BYTES("\xec"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: privileged instruction in, which only the kernel may execute", REFUSED },
 	{ BYTES("\xfa"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: privileged instruction cli, which only the kernel may execute", REFUSED },
-	{ BYTES("\x8e\xd8"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: the processor refused the instruction mov, which accesses no memory", REFUSED },
+	{ BYTES("\x8e\xd8"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: the processor refused the instruction mov, or what it loads; no address is given", REFUSED },
+	/* int 0x50; ldmxcsr [rdi]; iretq; ret far; jmp far [rdi] */
+	{ BYTES("\xcd\x50"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: the processor refused the instruction int, which accesses no memory", REFUSED },
+	{ BYTES("\x0f\xae\x17"), DATA, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: the processor refused the instruction ldmxcsr, or what it loads; no address is given", REFUSED },
+	{ BYTES("\x48\xcf"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: the processor refused the instruction iretq, or what it loads; no address is given", REFUSED },
+	{ BYTES("\x48\xcb"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: the processor refused the instruction ret, or what it loads; no address is given", REFUSED },
+	{ BYTES("\xff\x2f"), DATA, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: the processor refused the instruction jmp, or what it loads; no address is given", REFUSED },
+	/* lgdt [0x10]; outsb; rdpmc: they are refused before any address is looked at */
+	{ BYTES("\x0f\x01\x14\x25\x10\x00\x00\x00"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: privileged instruction lgdt, which only the kernel may execute", REFUSED },
+	{ BYTES("\x6e"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: privileged instruction outsb, which only the kernel may execute", REFUSED },
+	{ BYTES("\x0f\x33"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: privileged instruction rdpmc, which only the kernel may execute", REFUSED },
+	/* fxsave, xrstor, movups, vmovups, vmovaps ymm0, and cmpxchg16b of [rdi] */
+	{ BYTES("\x0f\xae\x07"), DATA + 8, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: write to address 0x50008, which the instruction wants to be a multiple of 16", REFUSED },
+	{ BYTES("\x0f\xae\x07"), DATA + 16, SIGSEGV, SI_KERNEL, 0, false, 0,
+	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)", REFUSED },
+	{ BYTES("\x0f\xae\x2f"), DATA + 16, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: read of address 0x50010, which the instruction wants to be a multiple of 64", REFUSED },
+	{ BYTES("\x0f\x11\x07"), DATA + 8, SIGSEGV, SI_KERNEL, 0, false, 0,
+	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)", REFUSED },
+	{ BYTES("\xc5\xfc\x11\x07"), DATA + 8, SIGSEGV, SI_KERNEL, 0, false, 0,
+	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)", REFUSED },
+	{ BYTES("\xc5\xfc\x29\x07"), DATA + 16, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: write to address 0x50010, which the instruction wants to be a multiple of 32", REFUSED },
+	{ BYTES("\x48\x0f\xc7\x0f"), DATA + 8, SIGSEGV, SI_KERNEL, 0, false, 0,
+	  "SIGSEGV: read and write of address 0x50008, which the instruction wants to be a multiple of 16", REFUSED },
 	{ BYTES("\x48\x8b\x07"), DATA, SIGSEGV, SI_KERNEL, 0, false, 0,
 	  "SIGSEGV: the processor refused an access; no address is given (often an address that is not canonical)", REFUSED },
 	/* A page fault whose signal could not be delivered. */
@@ -345,32 +368,55 @@ END_TEST
 /* How it came to where no code is, by what the stack shows. */
 START_TEST(no_code)
 {
-	/* Behind the calls: of rax, and of a function. */
-	enum { INDIRECT = CODE + 7, DIRECT = CODE + 12 };
-	static const struct { addr_t pc, above, below; const char *title; } ways[] = {
-		{ 0x77777, 0, 0x77777, "SIGSEGV: execution of address 0x77777 (a return to unmapped memory)" },
-		{ 0x77777, INDIRECT, 0x77777, "SIGSEGV: execution of address 0x77777 (a return to unmapped memory)" },
-		{ 0x77777, CODE, 0, "SIGSEGV: execution of address 0x77777 (a call of unmapped memory)" },
-		{ 0x77777, 0, 0, "SIGSEGV: execution of address 0x77777 (a jump to unmapped memory)" },
-		/* Nulls lie below a stack's end in any case. */
-		{ 0, INDIRECT, 0, "SIGSEGV: execution of address 0x0 (a call of a null pointer)" },
-		{ 0, DIRECT, 0, "SIGSEGV: execution of address 0x0 (a return to a null pointer)" },
-		{ 0, 0, 0, "SIGSEGV: execution of address 0x0 (a return to a null pointer)" },
-		{ 0, DIRECT, 9, "SIGSEGV: execution of address 0x0 (a call of a null pointer)" },
+	/* Behind the calls: of rax, of a function, of an entry of a linkage table, of [rsp+8]. */
+	enum { INDIRECT = CODE + 7, DIRECT = CODE + 12, LINKED = CODE + 17, STACKED = CODE + 21, LINKAGE = CODE + 0x40, SLOT = DATA + 0x100 };
+	static const struct { addr_t pc, rax, above, below, slot; enum arrival_how how; bool another; addr_t callee; const char *words; } ways[] = {
+		{ 0x77777, 0, 0, 0x77777, 0, ARRIVED_RETURN, false, 0, "a return to unmapped memory" },
+		/* What lies below need not have been returned to; rax tells. */
+		{ 0x77777, 0x77777, INDIRECT, 0x77777, 0, ARRIVED_CALL, false, 0, "a call of unmapped memory" },
+		{ 0x77777, 0x77777, INDIRECT, 0, 0, ARRIVED_CALL, false, 0, "a call of unmapped memory" },
+		{ 0x77777, 1, INDIRECT, 0x77777, 0, ARRIVED_JUMP_OR_RETURN, true, 0, "a jump or return to unmapped memory" },
+		{ 0x77777, 1, INDIRECT, 0, 0, ARRIVED_JUMP, true, 0, "a jump to unmapped memory" },
+		{ 0x77777, 0, CODE, 0, 0, ARRIVED_JUMP, false, 0, "a jump to unmapped memory" },
+		{ 0x77777, 0, 0, 0, 0, ARRIVED_JUMP, false, 0, "a jump to unmapped memory" },
+		{ 0, 0, INDIRECT, 0, 0, ARRIVED_CALL, false, 0, "a call of a null pointer" },
+		{ 0, 1, INDIRECT, 0, 0, ARRIVED_JUMP_OR_RETURN, true, 0, "a jump or return to a null pointer" },
+		{ 0, 0, DIRECT, 0, 0, ARRIVED_JUMP_OR_RETURN, true, CODE, "a jump or return to a null pointer" },
+		{ 0, 0, DIRECT, 9, 0, ARRIVED_JUMP, true, CODE, "a jump to a null pointer" },
+		{ 0, 0, 0, 0, 0, ARRIVED_RETURN, false, 0, "a return to a null pointer" },
+		{ 0, 1, LINKED, 9, 0, ARRIVED_CALL, false, 0, "a call of a null pointer" },
+		{ 0, 1, LINKED, 9, CODE + 5, ARRIVED_JUMP, true, CODE + 5, "a jump to a null pointer" },
+		/* rsp was 8 more then. */
+		{ 0x77777, 1, STACKED, 0x77777, 0x77777, ARRIVED_CALL, false, 0, "a call of unmapped memory" },
 	};
 	struct build_elf *b = build_elf_new("x86_64");
 	build_elf_thread(b, 100, ways[_i].pc, SP);
 	uint8_t *stack = build_elf_memory(b, STACK, 0x2000, 3);
 	build_elf_put(b, stack + (SP - STACK), 8, ways[_i].above);
 	build_elf_put(b, stack + (SP - STACK) - 8, 8, ways[_i].below);
-	build_elf_load(b, CODE, "\x90\x90\x90\x90\x90\xff\xd0\xe8\xf4\xff\xff\xff\x90", 13, 5);
+	build_elf_put(b, stack + (SP - STACK) + 16, 8, ways[_i].slot);
+	build_elf_reg(b, "rax", ways[_i].rax);
+	uint8_t *code = build_elf_memory(b, CODE, 0x1000, 5);
+	memset(code, 0x90, 0x80);
+	memcpy(code + 5, "\xff\xd0\xe8\xf4\xff\xff\xff\xe8\x2f\x00\x00\x00\xff\x54\x24\x08", 16);
+	memcpy(code + (LINKAGE - CODE), "\xf3\x0f\x1e\xfa\xf2\xff\x25", 7); /* endbr64; bnd jmp [rip + disp] */
+	build_elf_put(b, code + (LINKAGE - CODE) + 7, 4, (uint32_t)(SLOT - (LINKAGE + 11)));
+	build_elf_put(b, build_elf_memory(b, DATA, 0x1000, 3) + (SLOT - DATA), 8, ways[_i].slot);
 	build_elf_file(b, CODE, CODE + 0x1000, 0, "/usr/lib/libx.so");
 	struct image *img = build_elf_open(b);
 	struct target t = { .img = img, .arena = arena_new() };
 	struct report *r = report_new();
 	struct fault f = { .signo = SIGSEGV, .code = 1, .has_addr = true, .addr = ways[_i].pc, .regs = &only(img)->regs };
-	ck_assert_str_eq(str_c(t.arena, fault_title(&t, r, &f)), ways[_i].title);
-	ck_assert_str_eq(r->verdict.access, "exec");
+	const struct arrival a = arrival_at(&t, f.regs);
+	CLEANUP(cleanup_free) char *want = xasprintf("SIGSEGV: execution of address 0x%llx (%s)", (unsigned long long)ways[_i].pc, ways[_i].words);
+	if (HAVE_ZYDIS) {
+		ck_assert_str_eq(str_c(t.arena, fault_title(&t, r, &f)), want);
+		ck_assert_int_eq(a.how, ways[_i].how);
+		ck_assert(a.another == ways[_i].another && a.callee == ways[_i].callee);
+		ck_assert_str_eq(r->verdict.access, "exec");
+	} else {
+		ck_assert(a.how == ways[_i].how || a.how == ARRIVED_ANYHOW || a.how == ARRIVED_CALL_OR_JUMP);
+	}
 	arena_free(t.arena);
 	report_free(r);
 	image_close(img);
@@ -984,7 +1030,7 @@ int main(void)
 	tcase_add_loop_test(c, follow, 0, COUNT(follows));
 	tcase_add_loop_test(c, title, 0, COUNT(titles));
 	tcase_add_test(c, breakpoint);
-	tcase_add_loop_test(c, no_code, 0, 8);
+	tcase_add_loop_test(c, no_code, 0, 15);
 	tcase_add_loop_test(c, frame, 0, COUNT(kinds));
 	tcase_add_loop_test(c, spoilt, 0, COUNT(kinds));
 	tcase_add_test(c, no_return_code);

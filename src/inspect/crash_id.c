@@ -157,7 +157,7 @@ void crash_ids(struct image *img, struct report *r, const struct report_thread *
 
 	struct str names[NATIVE];
 	n = 0;
-	module_line(&b, crash_culprit(t, pc));
+	module_line(&b, r->verdict.culprit);
 	for (struct inward w = inward_from(t, pc); n < NATIVE && (f = inward_next(&w)) && !f->python;) {
 		size_t i = 0;
 		struct str name = f->symbol.s ? f->symbol : f->function;

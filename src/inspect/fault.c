@@ -4,9 +4,9 @@
  */
 #include <signal.h>
 
+#include "inspect/arrival.h"
 #include "inspect/fault.h"
 #include "inspect/instruction.h"
-#include "module/native_guess.h"
 
 struct code { int signo, code; const char *name, *words; };
 
@@ -74,30 +74,6 @@ const char *signal_code_name(int signo, int code)
 	return c ? c->name : NULL;
 }
 
-/*
- * Did the instruction before leave for where no code is by returning?  Then the address lies below the stack pointer; but a null
- * may lie there in any case, which does not count where an indirect call left its return address on top.
- */
-static const char *how_it_went(struct target *t, const struct regs *regs)
-{
-	struct image *img = t->img;
-	const struct abi *abi = image_abi(img);
-	const struct guess g = { img, t->mods, abi };
-	enum { I386 = 3, X86_64 = 62 };
-	addr_t word, to;
-	if ((abi->machine != I386 && abi->machine != X86_64) || !regs->sp)
-		return "a jump or return to";
-	const struct mapping *m = image_read_ptr(img, regs->sp, &word) == 0 ? image_mapping_at(img, word) : NULL;
-	const bool called = m && m->prot & 4;
-	if (called && !regs->pc && guess_after_call(&g, word) == AFTER_CALL && !guess_call_target(&g, word, &to))
-		return "a call of";
-	if (image_read_ptr(img, regs->sp - abi->width, &word) == 0 && word == regs->pc)
-		return "a return to";
-	if (called)
-		return "a call of";
-	return "a jump to";
-}
-
 static bool is_code(struct image *img, addr_t addr)
 {
 	const struct segment *seg = image_segment_at(img, addr);
@@ -121,8 +97,8 @@ static enum access access_by_error(uint64_t error)
 static struct str title_without_address(struct image *img, struct report *r, const struct instruction *in, enum access access, struct str name, bool alignment)
 {
 	unsigned long long at = in->address, to = in->target;
-	if (in->has_address && in->aligned)
-		return str_printf(r->arena, STR_FMT ": %s address 0x%llx, which the instruction wants to be a multiple of %u", STR_ARG(name), access_title[access], at, in->size);
+	if (in->has_address && in->multiple)
+		return str_printf(r->arena, STR_FMT ": %s address 0x%llx, which the instruction wants to be a multiple of %u", STR_ARG(name), access_title[access], at, in->multiple);
 	if (in->has_address)
 		return str_printf(r->arena, STR_FMT ": %s address 0x%llx (no address can be like that)", STR_ARG(name), access_title[access], at);
 	if (in->transfer && in->target && address_is_wild(image_abi(img), in->target)) {
@@ -133,6 +109,8 @@ static struct str title_without_address(struct image *img, struct report *r, con
 		return str_printf(r->arena, STR_FMT ": an access that is not aligned; no address is given", STR_ARG(name));
 	if (in->privileged)
 		return str_printf(r->arena, STR_FMT ": privileged instruction %s, which only the kernel may execute", STR_ARG(name), in->mnemonic);
+	if (in->mnemonic && in->checked)
+		return str_printf(r->arena, STR_FMT ": the processor refused the instruction %s, or what it loads; no address is given", STR_ARG(name), in->mnemonic);
 	if (in->mnemonic && in->no_memory && !in->transfer)
 		return str_printf(r->arena, STR_FMT ": the processor refused the instruction %s, which accesses no memory", STR_ARG(name), in->mnemonic);
 	if (in->mnemonic)
@@ -198,7 +176,7 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 		return title_without_address(t->img, r, &in, access, name, f->signo == SIGBUS && f->code == 1);
 	struct str words = address_words(t->img, r->arena, addr, f->signo == SIGSEGV && code == 1, f->regs);
 	if (fetched)
-		words = str_printf(r->arena, "%s %s", how_it_went(t, f->regs), addr < 4096 ? "a null pointer"
+		words = str_printf(r->arena, "%s %s", arrival_words(arrival_at(t, f->regs).how), addr < 4096 ? "a null pointer"
 			: image_segment_at(t->img, addr) || (f->signo == SIGSEGV && code == 2) ? "memory that is no code" : "unmapped memory");
 	else if ((!words.s || (f->signo == SIGSEGV && code == 2 && addr >= 4096 && !str_starts(words, "stack overflow"))) && c && c->words)
 		words = str_of(c->words); /* SEGV_ACCERR: it is in a mapping, so not past the end of one that the core has */

@@ -100,22 +100,59 @@ static void put_registers(const struct decoded *d, struct arena *a, struct instr
 }
 
 /* A transfer to what cannot be an address faults where it is, not where it goes. */
-static void find_target(struct image *img, const struct decoded *d, struct instruction *ret)
+static bool find_target(struct image *img, const struct decoded *d, struct instruction *ret)
 {
 	uint64_t at;
+	if (d->in.meta.branch_type == ZYDIS_BRANCH_TYPE_FAR)
+		return false; /* what it reads is a selector too, and that may be what was refused */
 	switch (d->in.meta.category) {
 	case ZYDIS_CATEGORY_RET: ret->transfer = "return"; break;
 	case ZYDIS_CATEGORY_CALL: ret->transfer = "call"; break;
 	case ZYDIS_CATEGORY_UNCOND_BR: ret->transfer = "jump"; break;
-	default: return;
+	default: return false;
 	}
 	for (size_t i = 0; i < d->in.operand_count; i++) {
 		const ZydisDecodedOperand *op = &d->op[i];
-		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY && access_of(op) == ACCESS_READ && address_of(d, op, &at) && image_read_ptr(img, at, &ret->target) == 0)
-			return;
+		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY && access_of(op) == ACCESS_READ && op->size == d->abi->width * 8u && address_of(d, op, &at) &&
+		    image_read_ptr(img, at, &ret->target) == 0)
+			return true;
 		if (op->type == ZYDIS_OPERAND_TYPE_REGISTER && i < d->in.operand_count_visible && value_of(d, op->reg.value, &ret->target))
-			return;
+			return true;
 	}
+	return false;
+}
+
+/*
+ * What the address has to be a multiple of; 0: of nothing.  Intel SDM 1, 13.7 to 13.11 (XSAVE and its kin, 64) and 10.5.1 (FXSAVE, 16);
+ * 2, 2.4: of other instructions legacy SSE's operands of 16 bytes, but for those that say otherwise, and with VEX or EVEX the ones
+ * that are named for it.  That a stack, a table or a selector is read says nothing of the kind.
+ */
+static unsigned alignment_of(const struct decoded *d, const ZydisDecodedOperand *op)
+{
+	const unsigned size = op->size / 8;
+	switch (d->in.mnemonic) {
+	case ZYDIS_MNEMONIC_FXSAVE: case ZYDIS_MNEMONIC_FXSAVE64: case ZYDIS_MNEMONIC_FXRSTOR: case ZYDIS_MNEMONIC_FXRSTOR64: case ZYDIS_MNEMONIC_CMPXCHG16B:
+		return 16;
+	case ZYDIS_MNEMONIC_XSAVE: case ZYDIS_MNEMONIC_XSAVE64: case ZYDIS_MNEMONIC_XSAVEC: case ZYDIS_MNEMONIC_XSAVEC64: case ZYDIS_MNEMONIC_XSAVEOPT:
+	case ZYDIS_MNEMONIC_XSAVEOPT64: case ZYDIS_MNEMONIC_XSAVES: case ZYDIS_MNEMONIC_XSAVES64: case ZYDIS_MNEMONIC_XRSTOR: case ZYDIS_MNEMONIC_XRSTOR64:
+	case ZYDIS_MNEMONIC_XRSTORS: case ZYDIS_MNEMONIC_XRSTORS64:
+		return 64;
+	case ZYDIS_MNEMONIC_MOVUPS: case ZYDIS_MNEMONIC_MOVUPD: case ZYDIS_MNEMONIC_MOVDQU: case ZYDIS_MNEMONIC_LDDQU: case ZYDIS_MNEMONIC_PCMPESTRI:
+	case ZYDIS_MNEMONIC_PCMPESTRM: case ZYDIS_MNEMONIC_PCMPISTRI: case ZYDIS_MNEMONIC_PCMPISTRM:
+		return 0;
+	case ZYDIS_MNEMONIC_VMOVAPS: case ZYDIS_MNEMONIC_VMOVAPD: case ZYDIS_MNEMONIC_VMOVDQA: case ZYDIS_MNEMONIC_VMOVDQA32: case ZYDIS_MNEMONIC_VMOVDQA64:
+	case ZYDIS_MNEMONIC_VMOVNTDQ: case ZYDIS_MNEMONIC_VMOVNTDQA: case ZYDIS_MNEMONIC_VMOVNTPS: case ZYDIS_MNEMONIC_VMOVNTPD:
+		break;
+	default:
+		if (d->in.encoding != ZYDIS_INSTRUCTION_ENCODING_LEGACY)
+			return 0;
+	}
+	bool vector = false;
+	for (size_t i = 0; i < d->in.operand_count; i++) {
+		const ZydisRegisterClass c = d->op[i].type == ZYDIS_OPERAND_TYPE_REGISTER ? ZydisRegisterGetClass(d->op[i].reg.value) : ZYDIS_REGCLASS_INVALID;
+		vector |= c == ZYDIS_REGCLASS_XMM || c == ZYDIS_REGCLASS_YMM || c == ZYDIS_REGCLASS_ZMM;
+	}
+	return vector && size >= 16 && !(size & (size - 1)) ? size : 0;
 }
 
 /* The operand that faulted. */
@@ -128,11 +165,11 @@ static void find_operand(const struct decoded *d, bool known, addr_t fault, stru
 		addr_t at;
 		if (op->type != ZYDIS_OPERAND_TYPE_MEMORY || op->mem.type == ZYDIS_MEMOP_TYPE_AGEN || access_of(op) == ACCESS_UNKNOWN)
 			continue;
-		unsigned size = op->size / 8;
+		const unsigned size = op->size / 8, multiple = known ? 0 : alignment_of(d, op);
 		bool has = address_of(d, op, &at);
 		if (has && known && (fault < at || fault - at >= (size ? size : 1)))
 			continue;
-		bool misaligned = has && !known && size >= 16 && at % size;
+		bool misaligned = has && multiple && at % multiple;
 		if (has && !known && !address_is_wild(d->abi, at) && !misaligned)
 			continue;
 		n++;
@@ -143,7 +180,7 @@ static void find_operand(const struct decoded *d, bool known, addr_t fault, stru
 		ret->has_address = true;
 		ret->address = at;
 		ret->size = size;
-		ret->aligned = misaligned && !address_is_wild(d->abi, at);
+		ret->multiple = misaligned && !address_is_wild(d->abi, at) ? multiple : 0;
 		return;
 	}
 	if (n == 1) /* by vector registers, which are not looked at */
@@ -167,11 +204,33 @@ static void find_unmapped(struct image *img, const struct decoded *d, struct ins
 	}
 }
 
-/* Intel SDM 2: what asks for privilege level 0, and what IOPL allows. */
+/* Intel SDM 2: what asks for privilege level 0, and what IOPL, CR4.PCE, CR4.TSD or CR4.UMIP allow. */
 static bool is_privileged(const ZydisDecodedInstruction *in)
 {
-	return in->attributes & ZYDIS_ATTRIB_IS_PRIVILEGED || in->meta.category == ZYDIS_CATEGORY_IO || in->meta.category == ZYDIS_CATEGORY_IOSTRINGOP ||
-	       in->mnemonic == ZYDIS_MNEMONIC_CLI || in->mnemonic == ZYDIS_MNEMONIC_STI;
+	switch (in->mnemonic) {
+	case ZYDIS_MNEMONIC_CLI: case ZYDIS_MNEMONIC_STI: case ZYDIS_MNEMONIC_RDPMC: case ZYDIS_MNEMONIC_LGDT: case ZYDIS_MNEMONIC_LIDT: case ZYDIS_MNEMONIC_LLDT:
+	case ZYDIS_MNEMONIC_LTR: case ZYDIS_MNEMONIC_INVLPG: case ZYDIS_MNEMONIC_LMSW:
+		return true;
+	default:
+		return in->attributes & ZYDIS_ATTRIB_IS_PRIVILEGED || in->meta.category == ZYDIS_CATEGORY_IO || in->meta.category == ZYDIS_CATEGORY_IOSTRINGOP;
+	}
+}
+
+/* Does what it loads have to be of a certain kind: a selector of a segment, bits of a control register? */
+static bool loads_checked(const struct decoded *d)
+{
+	switch (d->in.mnemonic) {
+	case ZYDIS_MNEMONIC_LDMXCSR: case ZYDIS_MNEMONIC_VLDMXCSR: case ZYDIS_MNEMONIC_FXRSTOR: case ZYDIS_MNEMONIC_FXRSTOR64: case ZYDIS_MNEMONIC_XRSTOR:
+	case ZYDIS_MNEMONIC_XRSTOR64: case ZYDIS_MNEMONIC_IRET: case ZYDIS_MNEMONIC_IRETD: case ZYDIS_MNEMONIC_IRETQ: case ZYDIS_MNEMONIC_LSS: case ZYDIS_MNEMONIC_LFS:
+	case ZYDIS_MNEMONIC_LGS: case ZYDIS_MNEMONIC_LDS: case ZYDIS_MNEMONIC_LES:
+		return true;
+	default: break;
+	}
+	for (size_t i = 0; i < d->in.operand_count; i++)
+		if (d->op[i].type == ZYDIS_OPERAND_TYPE_REGISTER && d->op[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE && i < d->in.operand_count_visible &&
+		    ZydisRegisterGetClass(d->op[i].reg.value) == ZYDIS_REGCLASS_SEGMENT)
+			return true;
+	return d->in.meta.branch_type == ZYDIS_BRANCH_TYPE_FAR;
 }
 
 static bool touches_memory(const struct decoded *d)
@@ -251,19 +310,59 @@ int instruction_at(struct image *img, const struct regs *regs, bool known, addr_
 	if (in.divides && d.in.operand_count)
 		find_divisor(img, &d, &in);
 	put_registers(&d, a, &in);
-	find_operand(&d, known, fault, &in);
 	in.privileged = is_privileged(&d.in);
+	in.checked = loads_checked(&d);
 	in.no_memory = !touches_memory(&d);
 	in.elsewhere = may_access_elsewhere(&d);
 	in.undefined = d.in.mnemonic == ZYDIS_MNEMONIC_UD0 || d.in.mnemonic == ZYDIS_MNEMONIC_UD1 || d.in.mnemonic == ZYDIS_MNEMONIC_UD2;
 	in.floats = has_floats(&d);
 	in.mnemonic = ZydisMnemonicGetString(d.in.mnemonic);
-	if (!known && !in.has_address)
-		find_target(img, &d, &in);
-	if (!known && !in.has_address && !address_is_wild(d.abi, in.target))
+	/* The processor refuses it before it looks at any operand. */
+	if (known || !in.privileged)
+		find_operand(&d, known, fault, &in);
+	if (!known && !in.has_address && !in.privileged)
+		(void)find_target(img, &d, &in);
+	if (!known && !in.has_address && !in.privileged && !address_is_wild(d.abi, in.target))
 		find_unmapped(img, &d, &in);
 	*ret = in;
 	return 0;
+}
+
+/* Where instructions begin is not known, so every one that ends there is looked at. */
+enum led instruction_led(struct image *img, const struct regs *regs, addr_t after)
+{
+	enum { CALL_LONGEST = 8, CALL_SHORTEST = 2 };
+	struct regs then = *regs;
+	struct decoded d = { .abi = image_abi(img), .regs = &then };
+	ZydisDecoder decoder;
+	enum led led = LED_UNKNOWN;
+	bool unknown = false;
+	if (!x86_decoder(d.abi, &decoder))
+		return LED_UNKNOWN;
+	const int sp = x86_dwarf(d.abi, d.abi->width == 8 ? ZYDIS_REGISTER_RSP : ZYDIS_REGISTER_ESP);
+	then.value[sp] += d.abi->width; /* the return address was pushed since */
+	for (unsigned len = CALL_SHORTEST; len <= CALL_LONGEST; len++) {
+		uint8_t bytes[CALL_LONGEST];
+		struct instruction in = { 0 };
+		then.pc = after - len;
+		if (image_read(img, then.pc, bytes, len) < 0 || !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, bytes, len, &d.in, d.op)) || d.in.length != len ||
+		    d.in.meta.category != ZYDIS_CATEGORY_CALL)
+			continue;
+		bool direct = d.in.operand_count && d.op[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
+		addr_t to;
+		if (direct)
+			to = after + (uint64_t)d.op[0].imm.value.s;
+		else if (find_target(img, &d, &in))
+			to = in.target;
+		else {
+			unknown = true;
+			continue;
+		}
+		if ((d.abi->width == 8 ? to : to & UINT32_MAX) == regs->pc)
+			return LED_THERE;
+		led = LED_ELSEWHERE;
+	}
+	return unknown ? LED_UNKNOWN : led;
 }
 
 /* ---- arguments of a call */
@@ -351,6 +450,11 @@ int instruction_arguments(struct image *img, addr_t start, addr_t after, struct 
 int instruction_at(struct image *img, const struct regs *regs, bool known, addr_t fault, struct arena *a, struct instruction *ret)
 {
 	return ERR_ABSENT;
+}
+
+enum led instruction_led(struct image *img, const struct regs *regs, addr_t after)
+{
+	return LED_UNKNOWN;
 }
 
 int instruction_arguments(struct image *img, addr_t start, addr_t after, struct call_arguments *ret)

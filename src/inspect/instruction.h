@@ -16,9 +16,10 @@ struct instruction {
 	bool has_address;         /* false: which one faulted, or where it is, is not known */
 	addr_t address;
 	unsigned size;            /* bytes of that operand */
-	bool aligned;             /* it has to be */
+	unsigned multiple;        /* what the address has to be a multiple of, and is not; 0: it may be as it is */
 	bool unmapped;            /* nothing is mapped there: a page fault, though the processor's address was not handed on */
 	bool privileged;          /* no program may execute it, or (in, out, cli) none without the kernel's leave */
+	bool checked;             /* what it loads has to be of a certain kind: a selector, bits of a control register */
 	bool no_memory;           /* it neither reads nor writes memory */
 	bool elsewhere;           /* it may access memory that is not known here: by vector registers, another segment, a repeated or very large operand */
 	bool undefined;           /* it is one that there is for not being one: ud2 */
@@ -36,6 +37,12 @@ struct instruction {
  * captured; ERR_CORRUPT: they are no instruction.
  */
 int instruction_at(struct image *img, const struct regs *regs, bool known, addr_t fault, struct arena *a, struct instruction *ret) MUST_CHECK;
+/*
+ * Did the call that ends at `after` lead to regs->pc, where nothing has run since?  x86 with Zydis; LED_UNKNOWN also where the memory
+ * that its operand is in was not captured.
+ */
+enum led { LED_UNKNOWN, LED_THERE, LED_ELSEWHERE };
+enum led instruction_led(struct image *img, const struct regs *regs, addr_t after);
 /* Can no address be like that? */
 bool address_is_wild(const struct abi *abi, addr_t addr);
 

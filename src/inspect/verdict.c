@@ -6,11 +6,12 @@
 #include <signal.h>
 
 #include "inspect/abort.h"
+#include "inspect/arrival.h"
 #include "inspect/collector.h"
 #include "inspect/fault.h"
 #include "inspect/handler.h"
 #include "inspect/life.h"
-#include "module/native_guess.h"
+#include "inspect/native.h"
 
 /* A core without NT_SIGINFO: only the signal's number is known, so who sent it is a guess. */
 static void from_number(struct report *r, int signo)
@@ -143,22 +144,25 @@ static struct str interpreter_path(struct target *t, struct report *r)
 	return m && m->path.len ? str_from_bytes(r->arena, m->path.p, m->path.len) : (struct str){ 0 };
 }
 
-/* The frame whose call went to pc, where no code is: its return address is on top of the stack, or in the link register. */
-static const struct report_frame *caller_of(struct target *t, const struct report_thread *th, const struct regs *regs)
+/* A crash where no code is: the frame whose call, or that of a function it called, went there; and that function. */
+static void came_from(struct target *t, struct report *r, const struct report_thread *th, const struct regs *regs)
 {
-	const struct abi *abi = image_abi(t->img);
-	const int lr = abi_lr(abi);
-	const struct guess g = { t->img, t->mods, abi };
 	struct inward w = inward_from(th, regs->pc);
 	const struct report_frame *first = inward_next(&w), *f = first ? inward_next(&w) : NULL;
-	uint64_t word;
 	if (!f || first->python || f->python || first->pc != regs->pc || first->function.len || first->module.len)
-		return NULL;
-	if (lr >= 0)
-		word = regs->known >> lr & 1 ? regs->value[lr] : 0;
-	else if (image_read_uint(t->img, regs->sp, abi->width, &word) < 0)
-		return NULL;
-	return word && guess_plain(&g, word) == f->pc ? f : NULL;
+		return;
+	const struct arrival a = arrival_at(t, regs);
+	if (!a.after || f->pc != a.after)
+		return;
+	r->verdict.caller = f;
+	r->verdict.called = a.another ? CALLED_ANOTHER : a.how == ARRIVED_CALL ? CALLED_IT : CALLED_EITHER;
+	if (!a.callee)
+		return;
+	struct report_frame *callee = arena_alloc(r->arena, sizeof *callee);
+	*callee = *native_frame_at(t, r, a.callee);
+	callee->found_by = NULL;
+	callee->likely = false;
+	r->verdict.callee = callee;
 }
 
 /* What is said of the thread that crashed. */
@@ -188,8 +192,9 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 		r->verdict.location = r->verdict.native;
 	if (r->verdict.native == r->verdict.location)
 		r->verdict.native = NULL;
-	r->verdict.caller = caller_of(t, th, fault.regs);
-	r->verdict.culprit = crash_culprit(th, pc);
+	came_from(t, r, th, fault.regs);
+	const struct report_frame *callee = r->verdict.callee;
+	r->verdict.culprit = callee && callee->module.len && module_is_other(str_base(callee->module)) ? callee->module : crash_culprit(th, pc);
 	if (t->py) /* without Python's frames one crash in libc is like another */
 		crash_ids(t->img, r, th, pc);
 	exceptions_add(t, r, th);

@@ -112,6 +112,9 @@ struct report_problem {
 
 enum verdict_kind { VERDICT_UNKNOWN, VERDICT_CRASH, VERDICT_STOPPED, VERDICT_SNAPSHOT };
 
+/* A call led to where no code is: itself, or what it called went on there. */
+enum called { CALLED_EITHER, CALLED_IT, CALLED_ANOTHER };
+
 struct report {
 	struct arena *arena;
 	struct { struct str version; const char *const *features; /* NULL-terminated */ } tool;
@@ -175,7 +178,9 @@ struct report {
 		bool exceptions_known;               /* it is known what exceptions its thread has */
 		struct VEC(struct report_note) notes;
 		const struct report_frame *native;   /* of a crash: the innermost native frame; NULL if not known */
-		const struct report_frame *caller;   /* of a crash where no code is: the native frame whose call went there; NULL: not known, or none */
+		const struct report_frame *caller;   /* of a crash where no code is: the native frame whose call led there; NULL: not known, or none */
+		enum called called;                  /* caller: how */
+		const struct report_frame *callee;   /* CALLED_ANOTHER: the function, its first instruction; NULL: not known */
 	} verdict;
 	struct { size_t modules, named; } symbols; /* files in whose code native frames lie, and those where each of these has a name */
 	struct VEC(struct report_interp) interps;

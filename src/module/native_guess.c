@@ -11,7 +11,7 @@ enum { FRAME_MAX = 1 << 20 /* of a frame pointer above the stack pointer */ };
 bool guess_code(const struct guess *g, addr_t at)
 {
 	const struct segment *s = image_segment_at(g->img, at);
-	return s ? s->prot & 4 : modules_at(g->mods, at) != NULL;
+	return s ? s->prot & 4 : g->mods && modules_at(g->mods, at);
 }
 
 addr_t guess_plain(const struct guess *g, addr_t word)

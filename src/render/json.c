@@ -412,6 +412,10 @@ static json_t *verdict(const struct report *r)
 		put(o, "native_location", frame_object(r->verdict.native));
 	if (r->verdict.caller)
 		put(o, "called_from", frame_object(r->verdict.caller));
+	if (r->verdict.caller && r->verdict.called != CALLED_EITHER)
+		put_bool(o, "called_directly", r->verdict.called == CALLED_IT);
+	if (r->verdict.callee)
+		put(o, "called", frame_object(r->verdict.callee));
 	return o;
 }
 

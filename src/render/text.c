@@ -302,13 +302,19 @@ static void function_and_place(struct text *t, const struct report_frame *f)
 	}
 }
 
-/* Where the crash was: the innermost native frame, or whose call went to it, where no code is. */
+/* Where the crash was: the innermost native frame, or whose call went to it, where no code is, or what was called and went on there. */
 static void native_place(struct text *t, const struct report_frame *f)
 {
-	const struct report_frame *caller = t->r->verdict.caller;
-	function_and_place(t, caller ? caller : f);
-	if (caller)
-		sb_printf(&t->b, "   (its call went to 0x%" PRIx64 ")", f->pc);
+	const struct report_frame *caller = t->r->verdict.caller, *callee = t->r->verdict.callee;
+	static const char *const words[] = { [CALLED_IT] = "its call went to", [CALLED_ANOTHER] = "what it called went on to", [CALLED_EITHER] = "its call, or what it called, went to" };
+	function_and_place(t, callee ? callee : caller ? caller : f);
+	if (callee) {
+		sb_printf(&t->b, "   (called by ");
+		function_and_place(t, caller);
+		sb_printf(&t->b, "; from there it went on to 0x%" PRIx64 ")", f->pc);
+	} else if (caller) {
+		sb_printf(&t->b, "   (%s 0x%" PRIx64 ")", words[t->r->verdict.called], f->pc);
+	}
 }
 
 /* "ValueError: bad header   (being handled in load; raised at data/io.py:71)" */

@@ -247,7 +247,10 @@ IN_C = (  # function: the title, as a pattern
     ("fault_wild", r"SIGSEGV: read of address 0x4141414141414140" + re.escape(NO_ADDRESS)),
     ("fault_wild_call", r"SIGSEGV: call to 0x4343434343434343" + re.escape(NO_ADDRESS)),
     ("fault_wild_return", r"SIGSEGV: return to 0x4444444444444444" + re.escape(NO_ADDRESS)),
-    ("fault_return", r"SIGSEGV: execution of address 0x77777 \(a return to unmapped memory\)"),
+    ("fault_return", r"SIGSEGV: execution of address 0x77777 \(a jump or return to unmapped memory\)"),
+    ("fault_tail", r"SIGSEGV: execution of address 0x0 \(a jump(?: or return)? to a null pointer\)"),
+    ("fault_pushed", r"SIGSEGV: execution of address 0x77777 \(a call of unmapped memory\)"),
+    ("fault_table", r"SIGSEGV: privileged instruction lgdt, which only the kernel may execute"),
     ("fault_unaligned", r"SIGSEGV: write to address 0x[0-9a-f]+1, which the instruction wants to be a multiple of 16"),
     ("fault_privileged", r"SIGSEGV: privileged instruction hlt, which only the kernel may execute"),
     ("fault_no_room", r"SIGSEGV: (write to|read of) address 0x[0-9a-f]+ \(stack overflow: in the guard page of main's stack\)"),
@@ -292,10 +295,14 @@ def in_libraries(python):
             if function.endswith("_again"):
                 tap.equal((line(text, "handler"), verdict.get("ended_by", {}).get("name"), without_likely(rep)),
                           ("a signal handler ran then; the process ended by SIGSEGV", "SIGSEGV", True), "%s: that it was raised again" % name)
-            if function in ("fault_null_call", "fault_no_code"):
+            if function in ("fault_null_call", "fault_no_code", "fault_pushed"):
                 in_line = line(text, "in") or ""
                 tap.ok(in_line.startswith(function + ", ") and "(its call went to 0x" in in_line and verdict["called_from"]["function"] == function,
                        "%s: whose call it was" % name, text[:500])
+            if function == "fault_tail":
+                in_line, called = line(text, "in") or "", verdict.get("called", {}).get("function")
+                tap.ok(in_line.startswith("tail_of_nothing, ") and "(called by fault_tail, " in in_line and (called, verdict["called_directly"]) == ("tail_of_nothing", False),
+                       "%s: who jumped there" % name, text[:500])
             if function == "fault_in_handler":
                 tap.equal(line(text, "handler"), "it came in a signal handler", "%s: in a handler" % name)
             target.end()
