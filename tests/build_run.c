@@ -220,7 +220,11 @@ addr_t build_thread(struct build *b, addr_t interp, uint64_t ident, pid_t tid)
 		WRITE_IF(b, interp, PyInterp, threads_main, t);
 	WRITE(b, interp, PyInterp, tstate_head, t);
 	WRITE(b, t, PyThread, thread_id, ident);
-	WRITE_IF(b, t, PyThread, native_thread_id, tid ? tid : 99999999);
+	pid_t native = tid ? tid : 99999999;
+	for (size_t i = 0; i < b->lwps.n && !tid; i++) /* a further state of a thread */
+		if (ident && b->lwps.p[i].regs.tls == ident)
+			native = b->lwps.p[i].tid;
+	WRITE_IF(b, t, PyThread, native_thread_id, native);
 	WRITE_IF(b, t, PyThread, id, ++id);
 	if (layout_has(&b->layout, F_PyThread_cframe))
 		WRITE(b, t, PyThread, cframe, layout_has(&b->layout, F_PyThread_root_cframe) ?

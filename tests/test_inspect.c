@@ -475,6 +475,26 @@ START_TEST(unsure_interpreter)
 }
 END_TEST
 
+/* A frame belongs to one thread: where the chains of two meet, that is said, once. */
+START_TEST(frames_of_two)
+{
+	struct build *b = build_new(&tables[_i]);
+	addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 }), f[2];
+	for (int i = 0; i < 2; i++)
+		f[i] = build_frame(b, build_thread(b, b->interp, BUILD_IDENT(b) + 0x1000 * (uint64_t)i, PID + i),
+				   &(struct build_frame){ .code = code, .lasti = 2, .entry = true });
+	if (!layout_has(&tables[_i], F_PyThread_base_frame)) /* which tells by itself that a chain is not its own */
+		build_uint(b, build_frame_back(b, f[1]), tables[_i].abi.width, f[0]);
+	struct py *py = build_py(b);
+	struct report *r = report_new();
+	say(py->img, py, NULL, r);
+	ck_assert_uint_eq(r->threads.n, 2);
+	ck_assert_uint_eq(problems(r, P_FRAMES_SHARED), layout_has(&tables[_i], F_PyThread_base_frame) ? 0 : 1);
+	report_free(r);
+	build_free(b);
+}
+END_TEST
+
 /* A thread that went from one interpreter into another is one stack: the place of each on the C stack tells which is inside. */
 START_TEST(chain)
 {
@@ -488,6 +508,8 @@ START_TEST(chain)
 		for (int k = 0; k < 2; k++) {
 			code[k] = build_code(b, &(struct build_code){ .name = k ? "outer" : "inner", .file = "a.py", .firstlineno = 10, .units = 8 });
 			addr_t t = build_thread(b, in[k], 0x70000700, k ? PID : 0);
+			if (layout_has(l, F_PyThread_native_thread_id))
+				build_field(b, t, F_PyThread_native_thread_id, PID);
 			if (layout_has(l, F_PyThread_cframe) && layout_has(l, F_PyThread_root_cframe)) {
 				addr_t cframe = build_alloc(b, 64); /* of an evaluation, while the builder's is the thread's own */
 				if (layout_has(l, F_PyCFrame_current_frame))
@@ -833,6 +855,7 @@ int main(void)
 	tcase_add_loop_test(c, ended_main, 0, n_tables);
 	tcase_add_loop_test(c, unsure_interpreter, 0, n_tables);
 	tcase_add_loop_test(c, chain, 0, n_tables);
+	tcase_add_loop_test(c, frames_of_two, 0, n_tables);
 	tcase_add_loop_test(c, thread_loop, 0, n_tables);
 	tcase_add_loop_test(c, thread_list_cut, 0, n_tables);
 	tcase_add_loop_test(c, main_of_python, 0, n_tables);

@@ -476,8 +476,10 @@ static void not_begun(const struct layout *l, const char *config)
 	build_frame(b, maker, &(struct build_frame){ .code = code, .lasti = 4 });
 	build_frame(b, busy, &(struct build_frame){ .code = code, .lasti = 4 });
 	struct py *py = build_py(b);
+	/* From 3.12 on, where interpreters may have a lock of their own, nothing is copied: who has ids was bound to that thread. */
+	const bool copies = !layout_has(l, F_PyInterp_gil);
 	const struct { addr_t interp, thread; pid_t tid; bool starting; } want[] = { { sub, subs, 101, false }, { b->interp, busy, 100, false },
-		{ b->interp, unbound, 0, true }, { b->interp, copied, 0, true }, { b->interp, mute, 102, false },
+		{ b->interp, unbound, 0, true }, { b->interp, copied, copies ? 0 : 101, copies }, { b->interp, mute, 102, false },
 		{ b->interp, maker, 101, false }, { b->interp, main, 100, false } };
 	size_t seen = 0;
 	struct walk w = py_interps(py);

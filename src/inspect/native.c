@@ -511,15 +511,17 @@ static void jit_evaluates(struct natives *n, size_t n_items)
 /*
  * A thread state without a frame, in a thread that evaluates Python and called something from there: what the evaluation loop calls
  * before it links its frame, or after, is nothing that lasts.  Up to 3.9 it may be another interpreter's, whose state names another thread.
+ * A thread without a state that evaluates has one that names another thread, or was not found.
  */
 static void say_lost(struct natives *n, struct report_thread *th)
 {
 	size_t evals = 0;
 	for (size_t i = 1; i < n->native.n; i++)
 		evals += n->native.p[i].eval;
-	if (!evals || n->r->interps.n != 1)
+	if (!evals || (th->has_python && n->r->interps.n != 1))
 		return;
-	th->broken = STR("its thread state has no frame, though its native stack evaluates Python");
+	th->broken = th->has_python ? STR("its thread state has no frame, though its native stack evaluates Python")
+				    : STR("its native stack evaluates Python, but no thread state is known to be its own");
 	report_problem(n->r, P_FRAMES_BROKEN, (long long)th->tid, str_c(n->r->arena, th->broken), 0ULL, whole_or(n->t, NOT_THERE));
 }
 
@@ -564,7 +566,7 @@ void natives_stack(struct natives *n, size_t index, const struct native_part *pa
 			n->unmatched_names = rc == ERR_ABSENT;
 		}
 	}
-	if (n_parts && !broken && !n->runs.n)
+	if (n_parts ? !broken && !n->runs.n : n->interpreter && n->t->py && !n->t->py->salvaged)
 		say_lost(n, th);
 	jit_evaluates(n, n_items);
 	size_t left = n->python.n;

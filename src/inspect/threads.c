@@ -34,6 +34,12 @@ struct name_entry {
 	struct str name;
 	UT_hash_handle hh;
 };
+/* The oldest frame of a thread state: no other one has it too. */
+struct oldest_entry {
+	addr_t frame, state;
+	int64_t tid;
+	UT_hash_handle hh;
+};
 struct tid_entry {
 	pid_t tid;
 	size_t image, report; /* index + 1; 0: none */
@@ -59,6 +65,7 @@ struct collect {
 	struct frame_entry *frames;
 	struct name_entry *names;
 	struct tid_entry *tids;
+	struct oldest_entry *oldest;
 	struct native_list stack;
 	struct VEC(struct state) states;  /* interpreter by interpreter, the oldest first */
 	struct VEC(struct native_python) python; /* of one thread, innermost first, shims too */
@@ -180,11 +187,25 @@ static void put_stack(struct collect *c, struct report_thread *out)
 	out->n_frames = c->stack.n;
 }
 
+/* Chains that meet end alike; frames belong to one thread state alone. */
+static const struct oldest_entry *other_of(struct collect *c, addr_t frame, addr_t state, int64_t tid)
+{
+	struct oldest_entry *e;
+	HASH_FIND(hh, c->oldest, &frame, sizeof frame, e);
+	if (e)
+		return e->state == state ? NULL : e;
+	e = arena_alloc(c->t->arena, sizeof *e);
+	*e = (struct oldest_entry){ .frame = frame, .state = state, .tid = tid };
+	HASH_ADD(hh, c->oldest, frame, sizeof e->frame, e);
+	return NULL;
+}
+
 /* The Python frames of one thread state, onto c->python. What the walk ended with. */
 static int frames_of(struct collect *c, const struct state *st, uint64_t *shown, struct report_thread *out)
 {
 	struct walk w = py_thread_frames(c->t->py, &st->th);
 	struct native_part part = { .state = st->th.addr, .first = c->python.n };
+	const uint64_t shown_before = *shown;
 	struct py_frame f;
 	int rc = 0;
 	while (*shown < c->lim->frames && (rc = py_next_frame(&w, &f)) > 0) {
@@ -209,7 +230,18 @@ static int frames_of(struct collect *c, const struct state *st, uint64_t *shown,
 		rc = ERR_CORRUPT;
 		w.next = 0;
 	}
-	if (rc < 0) {
+	const struct oldest_entry *other = rc == 0 && part.n ? other_of(c, c->python.p[c->python.n - 1].addr, st->th.addr, out->tid) : NULL;
+	if (other && st->th.stale) {
+		c->python.n = part.first;
+		*shown = shown_before;
+		c->parts.p[c->parts.n - 1].n = 0;
+		out->broken = str_printf(c->r->arena, "its stack was used again, by thread %lld", (long long)other->tid);
+		rc = ERR_CORRUPT;
+	} else if (other) {
+		out->broken = str_printf(c->r->arena, "its frames lead to those of thread %lld: one of the two is led astray", (long long)other->tid);
+		report_problem(c->r, P_FRAMES_SHARED, (long long)out->tid, (long long)other->tid, whole_or(c->t, NOT_THERE));
+		rc = ERR_CORRUPT;
+	} else if (rc < 0) {
 		out->broken = why_broken(c, rc, w.next, w.why);
 		report_problem(c->r, P_FRAMES_BROKEN, (long long)out->tid, str_c(c->r->arena, out->broken), (unsigned long long)*shown, whole_or(c->t, NOT_THERE));
 	} else if (rc > 0) {
@@ -355,6 +387,8 @@ static void place_state(const struct py *py, struct state *st)
 		st->place = 0;
 	else if (by_cframe)
 		st->place = READ(py, st->th.addr, PyThread, root_cframe, &root) == 0 && at == root ? 0 : at;
+	if (st->runs && !st->place)
+		st->place = st->th.at;
 }
 
 /*
@@ -364,7 +398,7 @@ static void place_state(const struct py *py, struct state *st)
 static bool runner_unsure(const struct collect *c, const struct state *st, const struct tid_entry *e)
 {
 	const struct py *py = c->t->py;
-	return !c->r->interps.p[st->interp].main && st->th.frame && e && e->first && !HAS(py, PyThread, cframe) && !HAS(py, PyThread, current_frame);
+	return !st->th.sure && !c->r->interps.p[st->interp].main && st->th.frame && e && e->first && !HAS(py, PyThread, cframe) && !HAS(py, PyThread, current_frame);
 }
 
 /*
@@ -374,6 +408,12 @@ static bool runner_unsure(const struct collect *c, const struct state *st, const
 static void chain_states(struct collect *c)
 {
 	const struct py *py = c->t->py;
+	CLEANUP(cleanup_free) struct py_thread **all = xcalloc(c->states.n + 1, sizeof *all);
+	size_t unsure = 0;
+	pid_t unsure_tid = 0;
+	for (size_t i = 0; i < c->states.n; i++)
+		all[i] = &c->states.p[i].th;
+	py_find_runners(py, all, c->states.n);
 	for (size_t i = 0; i < c->states.n; i++) {
 		struct state *st = &c->states.p[i];
 		struct tid_entry *e = st->th.tid ? tid_entry(c, st->th.tid) : NULL;
@@ -390,14 +430,19 @@ static void chain_states(struct collect *c)
 			e->unplaced = one->runs && !one->place;
 		}
 		place_state(py, st);
-		if (st->runs && e->runs && (e->unplaced || !st->place))
+		if (st->runs && (st->th.unsure || (e->runs && (e->unplaced || !st->place)))) {
+			if (st->th.unsure && !unsure++)
+				unsure_tid = st->th.tid;
 			continue;
+		}
 		e->runs |= st->runs;
 		e->unplaced |= st->runs && !st->place;
 		c->states.p[e->last - 1].next = i + 1;
 		e->last = i + 1;
 		st->chained = true;
 	}
+	if (unsure)
+		report_problem(c->r, P_RUNNER_UNSURE, unsure, (long long)unsure_tid, whole_or(c->t, "nothing lifts this: the process's memory does not tell"));
 }
 
 struct placed { bool runs; addr_t at; size_t order; const struct state *st; };
@@ -442,9 +487,13 @@ static void take_thread(struct collect *c, size_t first, bool have_main, uint64_
 		out->holds_gil |= inner[i]->th.holds_gil;
 		out->main |= in->main && have_main && inner[i]->th.ident == main_ident && !inner[i]->th.starting;
 	}
-	out->interpreters = ids;
-	out->n_interpreters = chain.n;
 	out->interpreter = chain.p[0].runs ? ids[chain.n - 1] : ids[0];
+	const size_t n_states = chain.n;
+	out->interpreters = ids;
+	for (size_t i = 0; i < n_states; i++) /* of states of one interpreter that follow each other, one */
+		if (!i || ids[i] != ids[out->n_interpreters - 1])
+			ids[out->n_interpreters++] = ids[i];
+	out->n_states = n_states;
 	vec_free(&chain);
 	struct name_entry *name = NULL;
 	if (!st->th.starting)
@@ -471,7 +520,7 @@ static void take_thread(struct collect *c, size_t first, bool have_main, uint64_
 		if (!e->report)
 			e->report = index + 1;
 	}
-	stack_of(c, inner, out->n_interpreters, e ? e->image : 0, out);
+	stack_of(c, inner, n_states, e ? e->image : 0, out);
 }
 
 struct holder { addr_t state; int64_t tid; };
@@ -543,9 +592,10 @@ static void python_threads(struct collect *c)
 	for (size_t i = list.n; i-- > 0;)
 		take_interp(c, &list.p[i], list.n - 1 - i);
 	chain_states(c);
-	for (size_t i = 0; i < c->states.n; i++)
-		if (!c->states.p[i].chained)
-			take_thread(c, i, have_main, main_ident);
+	for (int stale = 0; stale < 2; stale++) /* what those show that have no thread any more is the others', if both have it */
+		for (size_t i = 0; i < c->states.n; i++)
+			if (!c->states.p[i].chained && c->states.p[i].th.stale == stale)
+				take_thread(c, i, have_main, main_ident);
 	gil_holders(c, list.p, list.n);
 	c->n_threads = c->states.n;
 	vec_free(&list);
@@ -763,6 +813,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	HASH_CLEAR(hh, c.frames);
 	HASH_CLEAR(hh, c.names);
 	HASH_CLEAR(hh, c.tids);
+	HASH_CLEAR(hh, c.oldest);
 	vec_free(&c.stack);
 	vec_free(&c.states);
 	vec_free(&c.python);

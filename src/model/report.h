@@ -82,7 +82,8 @@ struct report_thread {
 	struct str waits_in;       /* system call's name or the kernel's wchan; s NULL if not known */
 	int64_t interpreter;       /* id; of several the one whose frames are innermost; -1 if none */
 	const int64_t *interpreters; /* all in which it has a thread state, the outermost first; its stack is those of all */
-	size_t n_interpreters;
+	size_t n_interpreters;     /* of several states of one interpreter that follow each other, once */
+	size_t n_states;           /* thread states that it has; 0 where it has none */
 	uint64_t state;            /* its thread state's address; 0 if none */
 	size_t image;              /* the image's thread, index + 1; 0 if none */
 	const struct report_run *runs; /* oldest first */

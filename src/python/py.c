@@ -8,6 +8,7 @@
 
 #include "python/object.h"
 #include "python/prove.h"
+#include "python/runner.h"
 #include "python/salvage.h"
 #include "python/walk.h"
 
@@ -186,8 +187,7 @@ static pid_t tid_by_tls(const struct py *py, uint64_t ident)
 	return lo < py->n_by_tls && py->by_tls[lo].at == ident ? py->by_tls[lo].tid : 0;
 }
 
-/* The thread whose stack in use an address lies in: the nearest stack pointer below it, in the same piece of memory. */
-static const struct py_tid *thread_by_stack(const struct py *py, addr_t at)
+const struct py_tid *thread_by_stack(const struct py *py, addr_t at)
 {
 	size_t lo = 0, hi = py->n_by_tid;
 
@@ -201,10 +201,15 @@ static const struct py_tid *thread_by_stack(const struct py *py, addr_t at)
 	if (!lo || !py->by_sp[lo - 1].at)
 		return NULL;
 	const struct segment *seg = image_segment_at(py->img, at);
-	return seg && image_segment_at(py->img, py->by_sp[lo - 1].at) == seg ? &py->by_sp[lo - 1] : NULL;
+	const struct py_tid *on = &py->by_sp[lo - 1];
+	/* Where a thread's control block is at the top of its stack, what lies above is not its own (glibc nptl/allocatestack.c). */
+	if (!seg || image_segment_at(py->img, on->at) != seg ||
+	    (abi_tls_is_self(image_abi(py->img)) && on->tls > on->at && on->tls <= at && image_segment_at(py->img, on->tls) == seg))
+		return NULL;
+	return on;
 }
 
-static bool tid_is_here(const struct py *py, uint64_t tid)
+const struct py_tid *thread_by_tid(const struct py *py, uint64_t tid)
 {
 	size_t lo = 0, hi = py->n_by_tid;
 
@@ -215,7 +220,7 @@ static bool tid_is_here(const struct py *py, uint64_t tid)
 		else
 			hi = mid;
 	}
-	return lo < py->n_by_tid && (uint64_t)py->by_tid[lo].tid == tid;
+	return lo < py->n_by_tid && (uint64_t)py->by_tid[lo].tid == tid ? &py->by_tid[lo] : NULL;
 }
 
 static int number_order(const void *a, const void *b)
@@ -256,7 +261,7 @@ static pid_t tid_by_self(const struct py *py, uint64_t ident, bool main)
 {
 	if (main) {
 		int64_t pid = image_facts(py->img)->pid;
-		return pid > 0 && tid_is_here(py, (uint64_t)pid) ? (pid_t)pid : 0;
+		return pid > 0 && thread_by_tid(py, (uint64_t)pid) ? (pid_t)pid : 0;
 	}
 	const struct py_tid *on = thread_by_stack(py, ident);
 	if (!on)
@@ -329,7 +334,7 @@ int py_next_thread(struct walk *w, struct py_thread *ret)
 	if (t.ident)
 		t.tid = tid_by_tls(py, t.ident);
 	bool has_native = READ(py, t.addr, PyThread, native_thread_id, &native) == 0 && native;
-	if (!t.tid && has_native && tid_is_here(py, native))
+	if (!t.tid && has_native && thread_by_tid(py, native))
 		t.tid = (pid_t)native;
 	bool self = abi_tls_is_self(image_abi(py->img));
 	if (!t.tid && !has_native && t.ident && py->n_idents)
@@ -339,9 +344,10 @@ int py_next_thread(struct walk *w, struct py_thread *ret)
 	 * 3.12.1 _xxsubinterpreters.run_string; 3.13 makes one for each thread).  Where the evaluation loop keeps a C frame, that
 	 * lies on the stack of the thread that runs.
 	 */
-	addr_t cframe;
+	addr_t cframe, root = 0;
 	const struct py_tid *runs = NULL;
-	if (READ(py, t.addr, PyThread, cframe, &cframe) == 0 && cframe)
+	(void)!READ(py, t.addr, PyThread, root_cframe, &root);
+	if (READ(py, t.addr, PyThread, cframe, &cframe) == 0 && cframe && cframe != root)
 		runs = thread_by_stack(py, cframe);
 	if (runs && runs->tid != t.tid) {
 		t.tid = runs->tid;
@@ -407,7 +413,8 @@ void py_find_starting(const struct py *py, struct py_thread *threads, size_t n)
 		addr_t base = 0; /* 3.15: what all its frames will stand on */
 		if (t->frame && (READ(py, t->addr, PyThread, base_frame, &base) < 0 || t->frame != base))
 			continue;
-		if (t->ident ? k + 1 == n || order[k + 1].ident != t->ident : t->tid || t->stale)
+		/* From 3.12 on one that has ids was bound: it is there for later. */
+		if (t->ident ? HAS(py, PyInterp, gil) || k + 1 == n || order[k + 1].ident != t->ident : t->tid || t->stale)
 			continue;
 		t->starting = true;
 		t->stale = t->holds_gil = false;

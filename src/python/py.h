@@ -96,6 +96,8 @@ struct py_thread {
 	bool stale;               /* has an id, but no thread of the image matches: it was lost over fork or ended */
 	bool starting;            /* py_find_starting: made, but no thread has taken it yet; then tid and ident are 0 */
 	bool holds_gil;
+	addr_t at;                /* py_find_runners: where on its thread's stack its frames are spoken of; 0: not known, or not looked for */
+	bool sure, unsure;        /* py_find_runners: its thread's stack has its frames; nothing tells which of the threads runs it, and tid need not */
 };
 enum { LASTI_NOWHERE = -2 };
 struct py_frame {
@@ -133,6 +135,12 @@ size_t py_unlisted(const struct py *py, const struct py_interp *in, const struct
  * have run nothing, and no id of their own.
  */
 void py_find_starting(const struct py *py, struct py_thread *threads, size_t n);
+
+/*
+ * Which threads run those of all thread states whose ids name a thread that others name too; after py_find_starting.  Those whose thread
+ * is gone and has its id used again become stale, without an ident.
+ */
+void py_find_runners(const struct py *py, struct py_thread *const *threads, size_t n);
 
 struct py_code { addr_t addr; struct str name, qualname /* s NULL before 3.11 */, file; int firstlineno; };
 struct position { int line, end_line, col, end_col; }; /* lines from 1; columns from 0 in UTF-8 bytes; -1: not known */

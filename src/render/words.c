@@ -109,7 +109,7 @@ void words_state(struct sb *b, const struct report_thread *t)
 	if (t->stale)
 		sb_printf(b, "%shas no thread any more", NEXT_);
 	else if (t->starting)
-		sb_printf(b, "%sbeing started", NEXT_);
+		sb_printf(b, "%snot begun", NEXT_);
 	else if (t->stopped)
 		sb_printf(b, "%sstopped by a signal", NEXT_);
 	else if (t->on_cpu && !t->crashed)
@@ -189,7 +189,7 @@ void words_place(struct sb *b, const struct report *r, const struct report_frame
 
 const char *words_no_stack(const struct report *r, const struct report_thread *t)
 {
-	bool lost = t->has_python ? t->broken.s != NULL : r->python.unread || r->python.salvaged || (!r->python.found && !r->input.complete);
+	bool lost = t->broken.s || (!t->has_python && (r->python.unread || r->python.salvaged || (!r->python.found && !r->input.complete)));
 	return lost ? "its Python stack is not known" : t->has_python ? "has no frame" : r->python.others ? "runs none of this Python" : "runs no Python";
 }
 
@@ -325,7 +325,7 @@ void words_facts_threads(struct sb *b, const struct report *r)
 		starting += t->starting;
 		again += t->again;
 		stale += t->stale;
-		more += t->n_interpreters > 1 ? t->n_interpreters - 1 : 0;
+		more += t->n_states > 1 && !t->stale ? t->n_states - 1 : 0;
 	}
 	size_t shown = r->threads.n - starting - again - stale, all = shown;
 	for (size_t i = 0; i < r->hidden.n; i++)
@@ -349,7 +349,7 @@ void words_facts_threads(struct sb *b, const struct report *r)
 	if (starting) {
 		sb_printf(b, ", ");
 		words_number(b, starting);
-		sb_printf(b, " being started");
+		sb_printf(b, " not begun");
 	}
 	for (size_t i = 0; i < r->groups.n; i++)
 		stacks += r->threads.p[r->groups.p[i].threads[0]].n_runs > 0;

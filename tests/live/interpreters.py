@@ -16,8 +16,7 @@ PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
 tap = Tap()
 
 
-def check(name, path, tids, named):
-    """named: the thread that runs a further interpreter can be known (from 3.10 on)."""
+def check(name, path, tids):
     done = run([PYANALYZE, "--json", path])
     try:
         rep = json.loads(done.stdout)
@@ -27,15 +26,13 @@ def check(name, path, tids, named):
     tap.equal(sorted(i["id"] for i in rep["interpreters"])[:1] + [len(rep["interpreters"])], [0, 4], "%s: four interpreters" % name)
     tap.equal([i["main"] for i in rep["interpreters"]].count(True), 1, "%s: one is the main one" % name)
     tap.equal(sorted({t["tid"] for t in rep["threads"] if "tid" in t}), tids, "%s: no thread is made up" % name)
-    tap.equal(sum(p["code"] == "PZ413" for p in rep["problems"]), 0 if named else 3, "%s: what is not known is said" % name)
+    tap.equal(sum(p["code"] == "PZ413" for p in rep["problems"]), 0, "%s: who runs which is known" % name)
     for k in (1, 2, 3):
         at = [t for t in rep["threads"] if any(rep["frames"][i].get("function") == "tenant_%d" % k for i in t["stack"])]
         if not tap.equal(len(at), 1, "%s: tenant_%d stands in one thread" % (name, k)):
             continue
         tap.ok(at[0]["interpreter"] != 0, "%s: tenant_%d runs in a further interpreter" % (name, k), at[0])
-        tap.equal(at[0].get("name"), "tenant-%d" % k if named else None, "%s: tenant_%d's thread" % (name, k))
-        if not named:
-            continue
+        tap.equal(at[0].get("name"), "tenant-%d" % k, "%s: tenant_%d's thread" % (name, k))
         # One thread, one stack: from the main interpreter into the other, and each frame knows its own.
         frames = [rep["frames"][i] for i in at[0]["stack"]]
         chain = [(f["function"].strip("_"), f["interpreter"]) for f in frames if f["lang"] == "python"]
@@ -43,12 +40,10 @@ def check(name, path, tids, named):
         tap.equal((chain[0], chain[-2:]), (("bootstrap", 0), [("<module>", other), ("tenant_%d" % k, other)]), "%s: tenant_%d's chain" % (name, k))
         tap.equal([i for n, (_, i) in enumerate(chain) if not n or chain[n - 1][1] != i], [0, other], "%s: tenant_%d's order" % (name, k))
         tap.equal(at[0].get("interpreters"), [0, other], "%s: tenant_%d's interpreters" % (name, k))
-    if named:
-        tap.equal([p["message"] for p in rep["problems"] if p["code"] == "PZ411"], [], "%s: native and Python frames match" % name)
+    tap.equal([p["message"] for p in rep["problems"] if p["code"] == "PZ411"], [], "%s: native and Python frames match" % name)
     text = run([PYANALYZE, path]).stdout.decode()
     tap.ok("\n4 threads with 7 thread states" in text, "%s: four threads" % name, "\n".join(text.splitlines()[:8]))
-    if named:
-        tap.ok(text.count("  --- in interpreter 0:\n") == 3, "%s: the text shows where it goes over" % name, text)
+    tap.ok(text.count("  --- in interpreter 0:\n") == 3, "%s: the text shows where it goes over" % name, text)
 
 
 def handed_over(python, path):
@@ -115,14 +110,13 @@ def parked(python):
     try:
         if not tap.ok(target.wait_ready(), "%s: the program parks" % python.name, target.text()):
             return
-        named = [int(n) for n in python.minor.split(".")] >= [3, 10]
         tids = sorted(int(t) for t in os.listdir("/proc/%d/task" % target.pid))
         snap = os.path.join(target.top, "snap.pz")
         tap.equal(run([PYSNAP, "-q", str(target.pid), "-o", snap]).returncode, 0, "%s: pysnap takes it" % python.name)
-        check("%s: snapshot" % python.name, snap, tids, named)
+        check("%s: snapshot" % python.name, snap, tids)
         core, why = target.core(signal.SIGABRT)
         if core:
-            check("%s: core" % python.name, core, tids, named)
+            check("%s: core" % python.name, core, tids)
         else:
             tap.skip("%s: core" % python.name, why)
     finally:

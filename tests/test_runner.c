@@ -1,0 +1,226 @@
+/*
+ * Which thread runs a thread state whose ids name one that others name too, under every built-in layout of machines whose thread
+ * pointer is the pthread_t.
+ */
+#include <check.h>
+#include <stdlib.h>
+
+#include "build_py.h"
+
+enum { STACK = 0x4000, MOST = 8 };
+
+/* Threads 100 and 101, whose stacks end at their control blocks; what is built later lies above. */
+struct scene {
+	struct build *b;
+	addr_t code, sp[2], ident[2];
+};
+
+static struct scene scene_new(const struct layout *l)
+{
+	struct scene s = { .b = build_new(l) };
+	const addr_t stacks = build_alloc(s.b, 2 * STACK);
+
+	for (size_t i = 0; i < 2; i++) {
+		s.sp[i] = stacks + i * STACK + 0x1000;
+		s.ident[i] = stacks + (i + 1) * STACK - 0x100;
+	}
+	s.code = build_code(s.b, &(struct build_code){ .name = "work", .file = "/a/b.py", .firstlineno = 10, .units = 8, .nlocals = 1, .stacksize = 4 });
+	return s;
+}
+
+static void scene_lwps(struct scene *s)
+{
+	for (size_t i = 0; i < 2; i++) {
+		bool there = false;
+		for (size_t k = 0; k < s->b->lwps.n; k++)
+			there |= s->b->lwps.p[k].tid == 100 + (pid_t)i;
+		if (!there)
+			*vec_push(&s->b->lwps) = (struct thread){ .tid = 100 + (pid_t)i };
+		build_lwp(s->b, 100 + (pid_t)i, s->sp[i], s->ident[i]);
+	}
+}
+
+static void native(struct build *b, addr_t t, pid_t tid)
+{
+	if (layout_has(&b->layout, F_PyThread_native_thread_id))
+		build_field(b, t, F_PyThread_native_thread_id, (uint64_t)tid);
+}
+
+/* As the evaluation loop keeps its frame. */
+static void keeps(struct scene *s, size_t thread, addr_t frame, addr_t at)
+{
+	build_uint(s->b, s->sp[thread] + at, s->b->layout.abi.width, frame);
+}
+
+/* All states, the newest first. */
+static size_t settle(struct build *b, struct py_thread *list)
+{
+	struct py *py = build_py(b);
+	struct py_thread *all[MOST];
+	struct py_interp in;
+	size_t n = 0;
+
+	for (struct walk w = py_interps(py); py_next_interp(&w, &in) == 1;)
+		for (struct walk tw = py_threads(py, &in); n < MOST && py_next_thread(&tw, &list[n]) == 1; n++)
+			all[n] = &list[n];
+	py_find_runners(py, all, n);
+	return n;
+}
+
+static void each_layout(void (*f)(const struct layout *l))
+{
+	uint32_t version;
+	const char *config;
+	unsigned n = 0;
+
+	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
+		struct layout l;
+		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
+		if (!abi_tls_is_self(&l.abi))
+			continue;
+		f(&l);
+		n++;
+	}
+	ck_assert_uint_gt(n, 0);
+}
+
+/* A host's first thread makes the states in which others run. */
+static void handed_over(const struct layout *l)
+{
+	struct scene s = scene_new(l);
+	struct py_thread t[MOST];
+	build_thread(s.b, s.b->interp, s.ident[0], 100);
+	addr_t made = build_thread(s.b, s.b->interp, s.ident[0], 0), outer, inner;
+	native(s.b, made, 100);
+	outer = build_frame(s.b, made, &(struct build_frame){ .code = s.code, .lasti = 2 });
+	inner = build_frame(s.b, made, &(struct build_frame){ .code = s.code, .lasti = 4 });
+	scene_lwps(&s);
+	keeps(&s, 1, outer, 0x800);
+	keeps(&s, 1, inner, 0x200);
+	ck_assert_uint_eq(settle(s.b, t), 2);
+	ck_assert_msg(t[0].addr == made && t[0].tid == 101 && t[0].ident == s.ident[1] && t[0].sure && t[0].at == s.sp[1] + 0x200, "%s: %d", l->name, t[0].tid);
+	ck_assert(t[1].tid == 100 && t[1].ident == s.ident[0] && !t[1].stale && !t[1].unsure);
+	build_free(s.b);
+}
+
+START_TEST(states_that_were_handed_over)
+{
+	each_layout(handed_over);
+}
+END_TEST
+
+/* Beneath the innermost run of frames lies a shim, on the stack of who evaluates it. */
+static void shim_places(const struct layout *l)
+{
+	if (!layout_has(l, F_PyThread_current_frame))
+		return;
+	struct scene s = scene_new(l);
+	struct py_thread t[MOST];
+	build_thread(s.b, s.b->interp, s.ident[0], 100);
+	addr_t made = build_thread(s.b, s.b->interp, s.ident[0], 0), frame, shim = s.sp[1] + 0x300;
+	native(s.b, made, 100);
+	frame = build_frame(s.b, made, &(struct build_frame){ .code = s.code, .lasti = 2 });
+	const unsigned width = l->abi.width;
+	const addr_t was = build_get(s.b, build_frame_back(s.b, frame), width);
+	for (addr_t i = 0; i < l->size[S_PyFrame]; i++)
+		build_uint(s.b, shim + i, 1, build_get(s.b, was + i, 1));
+	build_uint(s.b, build_frame_back(s.b, frame), width, shim);
+	scene_lwps(&s);
+	ck_assert_uint_eq(settle(s.b, t), 2);
+	ck_assert_msg(t[0].addr == made && t[0].tid == 101 && t[0].ident == s.ident[1] && !t[0].stale, "%s: %d", l->name, t[0].tid);
+	build_free(s.b);
+}
+
+START_TEST(shims_lie_on_the_stack)
+{
+	each_layout(shim_places);
+}
+END_TEST
+
+/* A thread that ended without its state: the next one has its pthread_t. */
+static void used_again(const struct layout *l)
+{
+	struct scene s = scene_new(l);
+	struct py_thread t[MOST];
+	addr_t dead = build_thread(s.b, s.b->interp, s.ident[0], 0);
+	native(s.b, dead, 77777);
+	build_frame(s.b, dead, &(struct build_frame){ .code = s.code, .lasti = 2 });
+	addr_t now = build_thread(s.b, s.b->interp, s.ident[0], 100), frame;
+	frame = build_frame(s.b, now, &(struct build_frame){ .code = s.code, .lasti = 4 });
+	scene_lwps(&s);
+	keeps(&s, 0, frame, 0x400);
+	ck_assert_uint_eq(settle(s.b, t), 2);
+	ck_assert_msg(t[0].addr == now && t[0].tid == 100 && !t[0].stale && t[0].ident == s.ident[0], "%s: %d", l->name, t[0].tid);
+	ck_assert_msg(t[1].addr == dead && t[1].stale && !t[1].tid && !t[1].ident, "%s: %d", l->name, t[1].tid);
+	build_free(s.b);
+}
+
+START_TEST(ids_that_are_used_again)
+{
+	each_layout(used_again);
+}
+END_TEST
+
+/* The id of another thread that is alive, and its own number. */
+static void wrong_id(const struct layout *l)
+{
+	if (!layout_has(l, F_PyThread_native_thread_id))
+		return;
+	struct scene s = scene_new(l);
+	struct py_thread t[MOST];
+	build_frame(s.b, build_thread(s.b, s.b->interp, s.ident[0], 100), &(struct build_frame){ .code = s.code, .lasti = 2 });
+	addr_t wrong = build_thread(s.b, s.b->interp, s.ident[0], 0);
+	native(s.b, wrong, 101);
+	build_frame(s.b, wrong, &(struct build_frame){ .code = s.code, .lasti = 2 });
+	scene_lwps(&s);
+	ck_assert_uint_eq(settle(s.b, t), 2);
+	ck_assert_msg(t[0].addr == wrong && t[0].tid == 101 && t[0].ident == s.ident[1], "%s: %d", l->name, t[0].tid);
+	ck_assert(t[1].tid == 100 && !t[1].stale);
+	build_free(s.b);
+}
+
+START_TEST(a_number_against_an_id)
+{
+	each_layout(wrong_id);
+}
+END_TEST
+
+/* Two claim one thread, whose stack has neither: then nothing tells, and that is said. */
+static void nothing_tells(const struct layout *l)
+{
+	if (layout_has(l, F_PyThread_native_thread_id))
+		return;
+	struct scene s = scene_new(l);
+	struct py_thread t[MOST];
+	for (int i = 0; i < 2; i++)
+		build_frame(s.b, build_thread(s.b, s.b->interp, s.ident[0], i ? 0 : 100), &(struct build_frame){ .code = s.code, .lasti = 2 });
+	scene_lwps(&s);
+	ck_assert_uint_eq(settle(s.b, t), 2);
+	for (int i = 0; i < 2; i++)
+		ck_assert_msg(t[i].unsure && !t[i].sure && !t[i].stale && t[i].tid == 100, "%s: %d: %d", l->name, i, t[i].unsure);
+	build_free(s.b);
+}
+
+START_TEST(where_nothing_tells)
+{
+	each_layout(nothing_tells);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("runner");
+	TCase *tc = tcase_create("runner");
+	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, states_that_were_handed_over);
+	tcase_add_test(tc, shims_lie_on_the_stack);
+	tcase_add_test(tc, ids_that_are_used_again);
+	tcase_add_test(tc, a_number_against_an_id);
+	tcase_add_test(tc, where_nothing_tells);
+	suite_add_tcase(s, tc);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
