@@ -169,7 +169,10 @@ static void python_facts(struct target *t, struct report *r)
 	if (py->self_refused)
 		report_problem(r, P_SELF_DIFFERS, "its own cannot be right, so they are not used");
 	if (py->self_differ)
-		report_problem(r, P_SELF_DIFFERS, str_c(r->arena, str_printf(r->arena, "%u of %u fields of %s", py->self_differ, py->self_taken, py->layout.name)));
+		report_problem(r, P_SELF_DIFFERS, str_c(r->arena, str_printf(r->arena, "%u of %u fields of %s; %s used", py->self_differ, py->self_taken, py->layout.name,
+								  py->self_outvoted ? "so few are likelier damaged, and the table is" : "its own are")));
+	if (py->self_doubtful)
+		report_problem(r, P_SELF_DIFFERS, "what either says leads to names or lines that cannot be right, and may be wrong altogether");
 
 	for (const struct py *other = py->other; other; other = other->other) {
 		r->python.others = true;

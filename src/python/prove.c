@@ -279,6 +279,50 @@ static int prove_frames(const struct py *py, bool sure, bool lied, bool any_mino
 	return 0;
 }
 
+/* A file's first line is 1; co_qualname ends with co_name, which has no dot (Python/compile.c, compiler_set_qualname); text has no control characters. */
+static bool code_is_sane(const struct py *py, addr_t code, struct arena *a)
+{
+	enum { LINES_MAX = 10000000 };
+	struct py_code c;
+	const struct str *const text[] = { &c.name, &c.file, &c.qualname };
+
+	if (py_code_read(py, code, a, &c) < 0 || !c.name.len || !c.file.len || str_eq(c.name, c.file) || memchr(c.name.s, '.', c.name.len) || c.firstlineno < 0 || c.firstlineno > LINES_MAX)
+		return false;
+	for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+		for (size_t k = 0; k < text[i]->len; k++)
+			if ((unsigned char)text[i]->s[k] < ' ')
+				return false;
+	if (c.qualname.s && (c.qualname.len < c.name.len || memcmp(c.qualname.s + c.qualname.len - c.name.len, c.name.s, c.name.len) != 0))
+		return false;
+	return !str_is(c.name, "<module>") || c.firstlineno <= 1;
+}
+
+bool py_codes_are_sane(const struct py *py)
+{
+	enum { LOOK_CODES = 64, LOOK_FRAMES = 8 };
+	CLEANUP(cleanup_arena) struct arena *a = arena_new();
+	struct walk interps = py_interps(py);
+	struct py_interp in;
+	unsigned sane = 0, looked = 0;
+
+	for (unsigned i = 0; i < LOOK_INTERPS && py_next_interp(&interps, &in) == 1; i++) {
+		struct walk threads = py_threads(py, &in);
+		struct py_thread t;
+		for (unsigned k = 0; k < LOOK_THREADS && looked < LOOK_CODES && py_next_thread(&threads, &t) == 1; k++) {
+			struct walk frames = py_frames(py, t.frame);
+			struct py_frame f;
+			struct position where;
+			for (unsigned j = 0; j < LOOK_FRAMES && py_next_frame(&frames, &f) == 1; j++) {
+				if (f.shim || !f.code)
+					continue;
+				looked++;
+				sane += code_is_sane(py, f.code, a) && (f.lasti == -1 || py_code_position(py, f.code, f.lasti, &where) == 0);
+			}
+		}
+	}
+	return 2 * sane >= looked;
+}
+
 static int prove(struct py *py, const struct known_version *known, bool any_minor, struct proof *ret)
 {
 	bool sure = false, lied = false;

@@ -34,6 +34,9 @@ struct known_version {
  */
 int py_prove(struct py *py, const struct known_version *known, bool any_minor, struct proof *ret) MUST_CHECK;
 
+/* Do the codes of frames have names, files and lines that can be right?  False where most of them have not. */
+bool py_codes_are_sane(const struct py *py);
+
 /* Where an interpreter is in its life that has not all that a running one has. */
 uint8_t /* enum py_phase */ py_phase(const struct py *py, addr_t interp);
 

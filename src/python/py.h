@@ -37,6 +37,8 @@ struct py {
 	bool free_threaded, debug_build;
 	unsigned self_taken, self_differ; /* fields from _Py_DebugOffsets, and those that disagree with the table */
 	bool self_refused;        /* it has debug offsets that cannot be right: the table alone is used */
+	bool self_outvoted;       /* self_differ is so few that a damaged word is likelier than another build: the table alone is used */
+	bool self_doubtful;       /* by what is used few frames have names and lines that can be right */
 	bool table_older;         /* the newest table is older than this version; its own debug offsets are used */
 	struct py_types types;
 	uint8_t phase;            /* enum py_phase */

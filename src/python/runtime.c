@@ -313,13 +313,32 @@ static bool table_for_self(struct layout *ret, uint32_t version, const char *con
 	return false;
 }
 
+static void self_config(struct image *img, char *ret, size_t room, bool debug, bool free_threaded)
+{
+	snprintf(ret, room, "%s%s%s", abi_name(image_abi(img)), debug ? "-d" : "", free_threaded ? "-t" : "");
+}
+
+/* Is there a table that its own offsets agree with? */
+static bool self_agrees(struct image *img, addr_t runtime, uint32_t version, bool free_threaded)
+{
+	for (unsigned debug = 0; debug < 2; debug++) {
+		char config[24];
+		struct layout l;
+		bool older;
+		unsigned differ;
+		self_config(img, config, sizeof config, debug, free_threaded);
+		if (table_for_self(&l, version, config, &older) && (older || (layout_from_self(img, runtime, &l, &differ) >= 0 && !differ)))
+			return true;
+	}
+	return false;
+}
+
 /*
  * 3.13 on: _PyRuntime begins with _Py_DebugOffsets.  The process's own offsets overrule the table; where they cannot be
  * (damaged, or of a shape that no table knows), the table alone is tried.
  */
 bool attempt_self(struct opening *o, addr_t runtime, const char *found_by)
 {
-	static const char *const suffix[] = { "", "-d" };
 	uint32_t version;
 	bool free_threaded;
 
@@ -337,33 +356,51 @@ bool attempt_self(struct opening *o, addr_t runtime, const char *found_by)
 		snprintf(o->last.why, sizeof o->last.why, "this is Python %s", self.text);
 		return false;
 	}
-	for (size_t i = 0; i < 4; i++) {
+	/*
+	 * Where they differ from the table of this very version in a few words, one that was damaged is likelier than a build of another make:
+	 * then the table goes first.  Of what is proved, that by which frames have names and lines that can be right.
+	 */
+	enum { FEW = 4, BY_FEW = 0, BY_OWN = 2, BY_TABLE = 4, WAYS = 6 };
+	struct py doubtful = { 0 };
+	char doubtful_config[24] = "";
+	for (size_t i = self_agrees(o->img, runtime, version, free_threaded) ? BY_OWN : BY_FEW; i < WAYS; i++) {
 		char config[24];
 		struct py py = o->base;
 		struct proof p = { 0 };
-		bool own = i < 2;
-		snprintf(config, sizeof config, "%s%s%s", abi_name(image_abi(o->img)), suffix[i % 2], free_threaded ? "-t" : "");
+		const bool own = i >= BY_OWN && i < BY_TABLE;
+		self_config(o->img, config, sizeof config, i % 2, free_threaded);
 		if (!table_for_self(&py.layout, version, config, &py.table_older))
 			continue;
-		if (own) {
-			int taken = layout_from_self(o->img, runtime, &py.layout, &py.self_differ);
-			if (taken < 0)
+		if (i < BY_TABLE) {
+			struct layout l = py.layout;
+			int taken = layout_from_self(o->img, runtime, &l, &py.self_differ);
+			if (taken < 0 || (!own && (py.table_older || py.self_differ > FEW)))
 				continue;
 			py.self_taken = (unsigned)taken;
+			py.self_outvoted = !own;
+			if (own)
+				py.layout = l;
 		}
-		py.self_refused = !own;
+		py.self_refused = i >= BY_TABLE;
 		py.runtime = runtime;
-		if (READ(&py, runtime, PyRuntime, interp_head, &py.interp_head) < 0 || !py.interp_head)
+		if (READ(&py, runtime, PyRuntime, interp_head, &py.interp_head) < 0 || !py.interp_head) {
 			snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
-		else if (py_prove(&py, &self, py.table_older, &p) == 0 && !other_build(&py, config))
-			return accept(o, &py, config, found_by);
-		else if (p.damaged && !other_build(&py, config))
+		} else if (py_prove(&py, &self, py.table_older, &p) == 0 && !other_build(&py, config)) {
+			if ((own && !py.self_differ && !py.table_older) || py_codes_are_sane(&py))
+				return accept(o, &py, config, found_by);
+			if (!doubtful_config[0]) {
+				doubtful = py;
+				snprintf(doubtful_config, sizeof doubtful_config, "%s", config);
+			}
+		} else if (p.damaged && !other_build(&py, config)) {
 			keep_damaged(o, &py, config, found_by);
+		}
 		if (!o->self_name[0] || p.stage > o->self.stage)
 			snprintf(o->self_name, sizeof o->self_name, "%s%s", py.layout.name, own ? " and its own offsets" : "");
 		remember(o, &o->self, &p);
 	}
-	return false;
+	doubtful.self_doubtful = true;
+	return doubtful_config[0] && accept(o, &doubtful, doubtful_config, found_by);
 }
 
 bool attempt_runtime(struct opening *o, addr_t runtime, const char *found_by)
