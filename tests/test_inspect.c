@@ -36,6 +36,8 @@ static const struct { int signo, code; int sender; addr_t addr; enum verdict_kin
 	{ SIGILL, 2, 0, 0x401000, VERDICT_CRASH, false, "SIGILL: illegal operand at 0x401000" },
 	{ SIGABRT, -6, PID, 0, VERDICT_CRASH, false, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)" },
 	{ SIGSEGV, -6, PID, 0, VERDICT_CRASH, false, "SIGSEGV: the process sent it to itself" },
+	{ SIGSEGV, -2, 0, 0, VERDICT_CRASH, false, "SIGSEGV: a timer of the process ran out (timer_create)" },
+	{ SIGALRM, -2, 0, 0, VERDICT_STOPPED, false, "SIGALRM: a timer of the process ran out (timer_create)" },
 	{ SIGABRT, 0, 99, 0, VERDICT_STOPPED, false, "SIGABRT sent by pid 99 (uid 1000)" },
 	{ SIGABRT, -6, 99, 0, VERDICT_STOPPED, false, "SIGABRT sent by pid 99 (uid 1000)" },
 	{ SIGSEGV, 0, 99, 0, VERDICT_STOPPED, false, "SIGSEGV sent by pid 99 (uid 1000)" },

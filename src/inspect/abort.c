@@ -14,6 +14,35 @@ enum { CALLERS = 8, CHAIN = 6, STACK_MAX = 1 << 16, BASES = 8 };
  * What glibc printed before it called abort: a failed assertion, a malloc check, a buffer overflow.  `__abort_msg` points to
  * { unsigned size; char msg[]; } (glibc 2.36 sysdeps/posix/libc_fatal.c, include/stdlib.h: struct abort_msg_s).
  */
+/*
+ * It stays there for good, so it may be of a message that the process survived: a handler that left by siglongjmp().  1: what is on the
+ * stack prints one; 0: that is not known; -1: what called abort is no part of the C library.
+ */
+static int prints_message(const struct report_thread *th, addr_t pc)
+{
+	/* What they begin with: there are parts (`__assert_fail_base.cold`) and variants (`__libc_message_impl`). */
+	static const char *const names[] = { "__assert", "__GI___assert", "__libc_assert_fail", "__malloc_assert", "__libc_message", "__libc_fatal", "malloc_printerr", "__fortify_fail",
+		"__GI___fortify_fail", "__chk_fail", "__GI___chk_fail", "__stack_chk_fail", "__GI___stack_chk_fail" };
+	struct inward w = inward_from(th, pc);
+	const struct report_frame *f, *raiser = NULL;
+	enum { NOBODY, NAMELESS /* may be what prints */, ANOTHER } asked = NOBODY; /* what in the library called abort */
+	for (unsigned i = 0; i < CALLERS + CHAIN && (f = inward_next(&w)) && !f->python; i++) {
+		if (abort_raises(f->function) && !asked)
+			raiser = f;
+		for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+			if (str_starts(f->function, names[k]))
+				return 1;
+		if (!raiser || f == raiser)
+			continue;
+		if (f->likely || !f->module.s || !raiser->module.s)
+			return 0;
+		if (!str_eq(f->module, raiser->module))
+			return asked == NOBODY ? -1 : asked == NAMELESS;
+		asked = f->function.len || asked == ANOTHER ? ANOTHER : NAMELESS;
+	}
+	return 0;
+}
+
 static struct str libc_message(struct target *t, struct arena *a)
 {
 	addr_t at;
@@ -153,7 +182,12 @@ struct str abort_title(struct target *t, struct report *r, const struct report_t
 		text = cxx_exception(t, r, &s);
 	if (text.s)
 		return str_printf(r->arena, "SIGABRT: " STR_FMT, STR_ARG(text));
-	text = libc_message(t, r->arena);
+	const int prints = prints_message(th, pc);
+	text = prints < 0 ? (struct str){ 0 } : libc_message(t, r->arena);
+	if (text.s && !prints) {
+		r->verdict.likely = true;
+		report_problem(r, P_LIKELY, "the C library's last message was found in its variable; that it was printed by what is on the stack is not known");
+	}
 	return text.s ? str_printf(r->arena, "SIGABRT: aborted by the C library: " STR_FMT, STR_ARG(text))
 		: STR("SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)");
 }

@@ -155,6 +155,8 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 		r->verdict.instruction = in.text;
 		r->verdict.operands = in.operands;
 	}
+	if (f->no_room)
+		return str_printf(r->arena, STR_FMT ": stack overflow: no room was left for the frame of a signal handler", STR_ARG(name));
 	f->at_known = in.has_address || (f->has_addr && !none);
 	f->at = in.has_address ? in.address : f->addr;
 	if (f->signo == SIGILL || f->signo == SIGFPE || f->signo == SIGTRAP)

@@ -11,6 +11,7 @@ struct fault {
 	const struct regs *regs;  /* of the thread then; NULL: not known */
 	bool has_error;           /* x86: the page fault's error code, which only a signal frame has */
 	uint64_t error;
+	bool no_room;             /* SIGSEGV of the kernel's: no room was left on the stack for a handler */
 	/* By fault_title: where it was, also when the processor gave no address. */
 	bool at_known;
 	addr_t at;

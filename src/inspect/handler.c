@@ -8,6 +8,7 @@
 #include "image/signal_abi.h"
 #include "inspect/abort.h"
 #include "inspect/fault.h"
+#include "inspect/handler_note.h"
 #include "inspect/native.h"
 #include "inspect/sending.h"
 #include "inspect/signal_frame.h"
@@ -15,8 +16,7 @@
 
 enum { HANDLERS = 16 /* signal frames looked at on one stack */ };
 
-/* Do the frames of the thread lead to it?  1; 0: they end before, or there are none; -1: they are whole and do not. */
-static int frames_lead(struct target *t, const struct report_thread *th, const struct signal_frame *sf)
+int handler_led(struct target *t, const struct report_thread *th, const struct signal_frame *sf)
 {
 	const struct native_records *rec = NULL;
 	if (!t->native || !th->image || (native_finish(t->native, &rec, NULL) < 0 && !rec) || th->image > rec->n_threads || !rec->has[th->image - 1])
@@ -123,20 +123,21 @@ static enum trap_fit doubt_info(struct target *t, struct report *r, struct signa
 	return fit;
 }
 
-static void note_other(struct report *r, const struct signal_frame *sf, int64_t own)
+/* led: the native frames lead there. */
+static void note_other(struct report *r, const struct signal_frame *sf, int64_t own, bool led)
 {
-	if (!sf->has_info) {
-		verdict_note(r, "handler", STR("it came in a signal handler"));
-		return;
-	}
-	struct str name = signal_name(r->arena, sf->signo);
-	verdict_note(r, "handler", sf->code <= 0 && sf->pid > 0 && sf->pid != own
-		? str_printf(r->arena, "it came in a handler of " STR_FMT ", which pid %" PRId64 " had sent", STR_ARG(name), sf->pid)
-		: str_printf(r->arena, "it came in a handler of " STR_FMT, STR_ARG(name)));
+	const char *how = led ? "it came" : "it likely came";
+	struct str name = sf->has_info ? signal_name(r->arena, sf->signo) : (struct str){ 0 };
+	struct str text = !name.s ? str_printf(r->arena, "%s in a signal handler", how)
+		: sf->code <= 0 && sf->pid > 0 && sf->pid != own ? str_printf(r->arena, "%s in a handler of " STR_FMT ", which pid %" PRId64 " had sent", how, STR_ARG(name), sf->pid)
+		: str_printf(r->arena, "%s in a handler of " STR_FMT, how, STR_ARG(name));
+	for (size_t i = 0; i < r->verdict.notes.n; i++)
+		if (str_eq(r->verdict.notes.p[i].text, text))
+			return;
+	verdict_note(r, "handler", text);
 }
 
-/* What a frame says: its siginfo, else what can be made out. */
-static enum origin origin_of(struct target *t, struct report *r, struct signal_frame *sf, int64_t tid, int last, struct interrupted *in)
+enum origin handler_origin_of(struct target *t, struct report *r, struct signal_frame *sf, int64_t tid, int last, struct interrupted *in)
 {
 	const enum trap_fit fit = doubt_info(t, r, sf);
 	*in = (struct interrupted){ .signo = sf->signo, .code = sf->code, .addr = sf->addr, .regs = sf->regs, .sender_pid = -1, .sender_uid = -1 };
@@ -170,7 +171,7 @@ static bool raised_and_returned(struct target *t, struct report *r, const struct
 	    sending_to(t->img, &native->regs, f->pid, native->tid, f->siginfo.signo) != SENDS_NO || !handler_returned(t->img, native, &sf))
 		return false;
 	struct interrupted in;
-	enum origin origin = origin_of(t, r, &sf, native->tid, f->siginfo.signo, &in);
+	enum origin origin = handler_origin_of(t, r, &sf, native->tid, f->siginfo.signo, &in);
 	if (origin == ORIGIN_OWN || in.signo != f->siginfo.signo)
 		return false;
 	fill(&in, &sf, origin);
@@ -202,7 +203,7 @@ static bool stands_in_handler(struct target *t, struct report *r, const struct r
 	addr_t from = 0;
 	for (unsigned n = 0; n < HANDLERS && signal_frame_next(t->img, native, from, &sf) == 0; n++) {
 		from = sf.at + 8;
-		if (frames_lead(t, th, &sf) > 0 && origin_of(t, r, &sf, native->tid, image_facts(t->img)->siginfo.signo, &in) == ORIGIN_FAULT)
+		if (handler_led(t, th, &sf) > 0 && handler_origin_of(t, r, &sf, native->tid, image_facts(t->img)->siginfo.signo, &in) == ORIGIN_FAULT)
 			return true;
 	}
 	return false;
@@ -272,16 +273,19 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 	const struct image_facts *f = image_facts(t->img);
 	const int last = f->siginfo.known ? f->siginfo.signo : native->signo;
 	struct signal_frame sf;
+	struct nested nested;
 	bool found = false, sure = true;
 	addr_t from = 0;
+	if (handler_nested(t, th, native, &nested))
+		return false;
 	for (unsigned n = 0; n < HANDLERS && signal_frame_next(t->img, native, from, &sf) == 0; n++) {
 		from = sf.at + 8;
-		const int led = frames_lead(t, th, &sf);
+		const int led = handler_led(t, th, &sf);
 		/* What only lies there may be left over, and is not believed against a fault that the kernel tells of. */
 		if (led < 0 || (led == 0 && f->siginfo.known && f->siginfo.code > 0))
 			continue;
 		struct interrupted in;
-		enum origin origin = origin_of(t, r, &sf, native->tid, last, &in);
+		enum origin origin = handler_origin_of(t, r, &sf, native->tid, last, &in);
 		if (origin == ORIGIN_OUTSIDE && !sf.has_info && led > 0 && !(f->siginfo.known && f->siginfo.code > 0) && sending_in_call(t->img, &sf.regs) &&
 		    handler_in_raise(th, sf.regs.pc) && !ended_by_itself(th, sf.regs.pc))
 			origin = ORIGIN_OWN;
@@ -292,7 +296,7 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 		if (origin != ORIGIN_FAULT && ((in.signo != last && (origin != ORIGIN_OWN || in.signo != SIGABRT)) || (origin == ORIGIN_OUTSIDE && (found || led <= 0 || (f->siginfo.known && f->siginfo.code > 0) ||
 		    ended_by_itself(th, sf.regs.pc))))) {
 			if (sf.has_info || led > 0)
-				note_other(r, &sf, f->pid);
+				note_other(r, &sf, f->pid, led > 0 && !in.doubtful);
 			continue;
 		}
 		fill(&in, &sf, origin);

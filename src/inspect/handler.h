@@ -34,6 +34,10 @@ enum origin { ORIGIN_FAULT, ORIGIN_OWN, ORIGIN_OUTSIDE, ORIGIN_UNTOLD /* a fault
  * signal that ended the process: what re-raises a signal, as faulthandler does, raises the same.  tid: of the thread.
  */
 enum origin handler_origin(struct target *t, struct report *r, const struct signal_frame *sf, int64_t tid, int last, struct interrupted *in);
+/* The same where it may have siginfo, which is dropped if the trap that was interrupted contradicts it. */
+enum origin handler_origin_of(struct target *t, struct report *r, struct signal_frame *sf, int64_t tid, int last, struct interrupted *in);
+/* Do the native frames of the thread lead to it?  1; 0: they end before, or there are none; -1: they are whole and do not. */
+int handler_led(struct target *t, const struct report_thread *th, const struct signal_frame *sf);
 /*
  * The thread, as the image counts them, that ended the process by a signal which another one got: it stands where it has just sent
  * it (sends; sender > 0: that thread is known), or in a handler of a fault.  0: none.

@@ -10,8 +10,10 @@
 #include "inspect/collector.h"
 #include "inspect/fault.h"
 #include "inspect/handler.h"
+#include "inspect/handler_note.h"
 #include "inspect/life.h"
 #include "inspect/native.h"
+#include "inspect/sending.h"
 
 /* A core without NT_SIGINFO: only the signal's number is known, so who sent it is a guess. */
 static void from_number(struct report *r, int signo)
@@ -40,11 +42,15 @@ struct str verdict_sender(struct report *r, const struct image_facts *f)
 /* The kind, and the title of all but a crash. */
 static void from_siginfo(struct report *r, const struct image_facts *f)
 {
+	enum { TIMER = -2 /* SI_TIMER */ };
 	int signo = f->siginfo.signo, code = f->siginfo.code;
 	struct str name = signal_name(r->arena, signo);
 	r->verdict.kind = VERDICT_STOPPED;
 	if (signo == 19 || signo == 0) {
 		r->verdict.title = str_printf(r->arena, "the core was taken from a running process (by gcore or a debugger)");
+	} else if (code == TIMER) {
+		r->verdict.kind = signal_is_fault(signo) ? VERDICT_CRASH : VERDICT_STOPPED;
+		r->verdict.title = str_printf(r->arena, STR_FMT ": a timer of the process ran out (timer_create)", STR_ARG(name));
 	} else if (f->siginfo.has_sender && code <= 0) {
 		r->verdict.title = verdict_sender(r, f);
 		if (f->pid < 0) {
@@ -165,6 +171,26 @@ static void came_from(struct target *t, struct report *r, const struct report_th
 	r->verdict.callee = callee;
 }
 
+/*
+ * Did a thread of the process send the signal, and not the one that it came to?  That one stands in a function that is known and sends
+ * none.  A signal that was held off comes later than it was sent, where it no longer is.
+ */
+static bool sent_from_elsewhere(struct target *t, const struct report *r, const struct thread *native)
+{
+	static const char *const lets_in[] = { "sigprocmask", "__sigprocmask", "pthread_sigmask", "__pthread_sigmask", "__GI___pthread_sigmask", "sigsuspend", "__sigsuspend",
+		"siglongjmp", "setcontext", "__setcontext", "__restore_rt" };
+	const struct image_facts *f = image_facts(t->img);
+	const struct thread *all;
+	const struct report_frame *at = r->verdict.native;
+	if (!f->siginfo.known || f->siginfo.code > 0 || f->pid < 0 || f->siginfo.pid != f->pid || image_threads(t->img, &all) < 2 || r->verdict.raised_by.s ||
+	    !at || !at->module.s || !at->function.len || at->function.s[0] == '<' || sending_to(t->img, &native->regs, f->pid, native->tid, f->siginfo.signo) != SENDS_NO)
+		return false;
+	for (size_t i = 0; i < sizeof lets_in / sizeof *lets_in; i++)
+		if (str_is(at->function, lets_in[i]))
+			return false;
+	return true;
+}
+
 /* What is said of the thread that crashed. */
 static void crashed(struct target *t, struct report *r, const struct thread *native, const struct interrupted *in)
 {
@@ -177,6 +203,13 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 		pc = in->regs.pc;
 		fault = (struct fault){ .signo = in->signo, .code = in->code, .has_addr = true, .addr = in->addr, .regs = &in->regs, .has_error = in->has_error, .error = in->error };
 	}
+	struct nested nested;
+	if (!in && handler_nested(t, th, native, &nested)) {
+		fault.no_room = true;
+		handler_nested_note(t, r, native, &nested);
+	} else if (!in) {
+		handler_left_note(t, r, th, native);
+	}
 	const struct str name = signal_name(r->arena, in || f->siginfo.known ? fault.signo : r->verdict.signal.number);
 	if (in && in->untold)
 		r->verdict.title = str_printf(r->arena, STR_FMT ": a fault, or sent by another process: which is not in the core", STR_ARG(name));
@@ -188,6 +221,11 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 		r->verdict.raised_by = abort_chain(r, th, pc);
 	r->verdict.location = innermost(th, pc, true);
 	r->verdict.native = innermost(th, pc, false);
+	if (!in && sent_from_elsewhere(t, r, native)) {
+		r->verdict.likely = true;
+		r->verdict.title = str_printf(r->arena, STR_FMT ": the process sent it to itself, likely by another thread than this one", STR_ARG(name));
+		report_problem(r, P_LIKELY, "the thread that the signal came to does not stand where it sends one");
+	}
 	if (!r->verdict.location)
 		r->verdict.location = r->verdict.native;
 	if (r->verdict.native == r->verdict.location)
@@ -197,6 +235,7 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	r->verdict.culprit = callee && callee->module.len && module_is_other(str_base(callee->module)) ? callee->module : crash_culprit(th, pc);
 	if (t->py) /* without Python's frames one crash in libc is like another */
 		crash_ids(t->img, r, th, pc);
+	handler_of_others(t, r, th);
 	exceptions_add(t, r, th);
 	collector_notes(t, r, th, fault.regs, &fault, interpreter_path(t, r));
 	life_notes(t, r, th);

@@ -469,6 +469,7 @@ static json_t *thread_element(struct json *j, size_t i)
 			push(state, text_value(str_of(words[k].word)));
 	put(o, "state", state);
 	put_text(o, "waits_in", t->waits_in);
+	put_text(o, "in_handler", t->in_handler);
 	put_count(o, "group", t->group);
 	for (size_t run = 0; run < t->n_runs; run++) {
 		const struct report_run *piece = &t->runs[run];

@@ -106,6 +106,11 @@ void words_state(struct sb *b, const struct report_thread *t)
 		sb_printf(b, "%sCRASHED", NEXT_);
 	if (t->holds_gil)
 		sb_printf(b, "%sholds the GIL", NEXT_);
+	if (t->in_handler.s) {
+		const char *colon = memchr(t->in_handler.s, ':', t->in_handler.len);
+		sb_printf(b, "%sin a handler of ", NEXT_);
+		sb_safe(b, (struct str){ t->in_handler.s, colon ? (size_t)(colon - t->in_handler.s) : t->in_handler.len });
+	}
 	if (t->stale)
 		sb_printf(b, "%shas no thread any more", NEXT_);
 	else if (t->starting)

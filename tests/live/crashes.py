@@ -341,6 +341,41 @@ def in_libraries(python):
             target.end()
 
 
+ITSELF = r"SIGABRT: the process aborted itself \(abort, a failed assertion or a fatal error\)"
+HANDLERS = (  # function, what else runs; kind, title, what a line with this key says
+    ("recovered_then_sent", "faulthandler", "stopped", r"SIGABRT from outside \(the sender is not in the core\)", "handler", r".* ran then; the process ended by SIGABRT"),
+    ("handlers_nested", None, "crash", r"SIGSEGV: stack overflow: no room was left for the frame of a signal handler", "handler",
+     r"\d+ signal handlers had interrupted each other; the first ran on SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
+    ("abort_after_message", None, "crash", ITSELF, "raised by", r"abort\(\) <- abort_after_message .*"),
+    ("watched_fault", None, "crash", ITSELF, "handler", r"thread \d+ \(main\) stands in a handler of a fault: SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
+    ("timer_ends", None, "crash", r"SIGSEGV: a timer of the process ran out \(timer_create\)", "exception", r".*"),
+    ("sent_by_thread", None, "crash", r"SIGSEGV: the process sent it to itself(, likely by another thread than this one)?", "in|raised by", r"pause.*|__libc_pause.*|kill\(\).*"),
+)
+
+
+def handlers(python):
+    """Signals that come from outside or elsewhere, and handlers that are not the verdict."""
+    if python.root or python.config.split("-")[0] != "x86_64" or "(Zydis)" not in run([PYANALYZE, "--version"]).stdout.decode():
+        return
+    with tempfile.TemporaryDirectory(prefix="pysnap-live-") as folder:
+        library = compiled(folder, "handlers.c", ("cc", "gcc", "clang"))
+        if not library:
+            tap.skip("%s: handlers in C" % python.name, "no compiler")
+        for function, more, kind, title, key, said in HANDLERS if library else ():
+            if more and python.minor == "2.7":
+                continue
+            got = crash(python, "c", library, function, *(more,) if more else ())
+            if not got:
+                continue
+            rep, text, _, target = got
+            name, verdict = "%s: %s" % (python.name, function), rep["verdict"]
+            tap.ok(verdict["kind"] == kind and re.fullmatch(title, verdict["title"]), "%s: title" % name, verdict["title"])
+            tap.ok(re.fullmatch(said, line(text, "(?:%s)" % key) or ""), "%s: what is said" % name, text[:600])
+            if function == "watched_fault":
+                tap.equal([t.get("in_handler", "")[:7] for t in rep["threads"] if t["main"]], ["SIGSEGV"], "%s: of which thread" % name)
+            target.end()
+
+
 def collections(python):
     """The collector trips over an object: its type, or its link to the next, overwritten."""
     free = python.config.endswith("-t")
@@ -405,7 +440,7 @@ def main():
         if (python.minor, python.config) not in known:
             tap.skip("crashes of " + python.name, "no table of its version yet")
             continue
-        for check in (exceptions, faults, passed_on, without_files, fatal_errors, in_libraries, collections, lives):
+        for check in (exceptions, faults, passed_on, without_files, fatal_errors, in_libraries, handlers, collections, lives):
             tap.part(python, check)
     for name, why in absent:
         if not wanted:

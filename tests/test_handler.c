@@ -1,0 +1,113 @@
+/* Handlers that are not the verdict, in whole reports of images built in memory: nested, left over, of another signal, of another thread. */
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "build_elf.h"
+#include "config.h"
+#include "inspect/parts.h"
+
+enum { PID = 100, STACK = 0x30000, SIZE = 0x8000, SP = 0x30800, APART = 0x400, LIB = 0x52000, PC = LIB + 0x345 };
+
+/* An x86-64 frame at sp + 0x100 of what was interrupted at pc, writing to 0x1234 by rdi. */
+static void put_frame(struct build_elf *b, uint8_t *stack, addr_t sp, addr_t pc, addr_t was, unsigned trap)
+{
+	uint8_t *context = stack + (sp - STACK) + 0x100;
+	build_elf_put(b, context - 40, 8, 7);
+	build_elf_put(b, context + 64, 8, 0x1234);
+	build_elf_put(b, context + 120, 8, was);
+	build_elf_put(b, context + 128, 8, pc);
+	build_elf_put(b, context + 144, 8, 0x002b000000000033);
+	build_elf_put(b, context + 152, 8, 6);
+	build_elf_put(b, context + 160, 8, trap);
+	build_elf_put(b, context + 176, 8, 0x1234);
+}
+
+#define NO_ROOM "SIGSEGV: stack overflow: no room was left for the frame of a signal handler"
+#define REFUSED "SIGSEGV: the processor refused an instruction; no address is given (often an address that is not canonical, else a privileged instruction)"
+#define NESTED "likely 10 signal handlers had interrupted each other; the first ran on likely SIGSEGV: "
+/* signo, code: of the end.  depth: so many frames, of a trap or of siginfo's signal; title NULL: not looked at; note NULL: none. */
+static const struct { int signo, code; unsigned depth, trap; int asked; bool code_there; const char *title, *note; } ends[] = {
+	{ SIGSEGV, SI_KERNEL, 10, 14, 0, false, NO_ROOM, NESTED },
+	{ SIGSEGV, SI_KERNEL, 10, 14, 0, true, NO_ROOM, HAVE_ZYDIS ? "likely 10 signal handlers had interrupted each other; the first ran on SIGSEGV: write to address 0x1234" : NESTED },
+	{ SIGSEGV, SI_KERNEL, 10, 0, 0, true, NO_ROOM, "likely 10 signal handlers had interrupted each other" },
+	{ SIGSEGV, SI_KERNEL, 10, 0, SIGALRM, true, NO_ROOM, "likely 10 signal handlers had interrupted each other; the first ran on SIGALRM" },
+	{ SIGSEGV, SI_KERNEL, 1, 0, 0, true, REFUSED, NULL },
+	{ SIGSEGV, 1, 10, 14, 0, true, "SIGSEGV: access to address 0xbad000 (nothing is mapped there)", "it likely came in the handler of another fault: SIGSEGV: " },
+	{ SIGSEGV, 1, 1, 14, 0, false, "SIGSEGV: access to address 0xbad000 (nothing is mapped there)", "it likely came in the handler of another fault: SIGSEGV: " },
+	/* What may be left over of another signal is not told of a fault, and of an abort as likely. */
+	{ SIGSEGV, 1, 1, 0, SIGALRM, true, "SIGSEGV: access to address 0xbad000 (nothing is mapped there)", NULL },
+	{ SIGABRT, SI_TKILL, 1, 0, SIGALRM, true, NULL, "it likely came in a handler of SIGALRM" },
+	{ SIGABRT, SI_TKILL, 3, 0, SIGALRM, true, NULL, "it likely came in a handler of SIGALRM" },
+	/* An old trap of a fault, and a handler that was told of a signal from outside: the code tells them apart, if it is there. */
+	{ SIGABRT, SI_TKILL, 1, 14, SIGALRM, false, NULL, "it likely came in a handler of SIGALRM" },
+};
+
+START_TEST(told)
+{
+	__auto_type c = &ends[_i];
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, PID, 0x41100, SP);
+	uint8_t *stack = build_elf_memory(b, STACK, SIZE, 3);
+	for (unsigned i = 0; i < c->depth; i++) {
+		const addr_t sp = SP + i * APART;
+		put_frame(b, stack, sp, PC, sp + APART, c->trap);
+		if (c->asked) {
+			uint8_t *info = stack + (sp - STACK) + 0x100 + 264;
+			build_elf_put(b, info, 4, (uint32_t)c->asked);
+			build_elf_put(b, info + 8, 4, SI_KERNEL);
+		}
+	}
+	build_elf_file(b, 0x40000, 0x42000, 0, "/usr/lib/liba.so");
+	build_elf_absent(b, 0x40000, 0x2000, 5);
+	build_elf_file(b, LIB, LIB + 0x1000, 0, "/usr/lib/libx.so");
+	if (c->code_there)
+		memcpy(build_elf_memory(b, LIB, 0x1000, 5) + (PC - LIB), "\x89\x07\x90\x90", 4); /* mov [rdi], eax */
+	else
+		build_elf_absent(b, LIB, 0x1000, 5);
+	build_elf_cursig(b, c->signo);
+	build_elf_prpsinfo(b, PID, 1, 0, "python", "python x.py");
+	if (c->code > 0)
+		build_elf_signal(b, c->signo, c->code, c->code == 1 ? 0xbad000 : 0);
+	else
+		build_elf_signal_from(b, c->signo, c->code, PID, 0);
+	struct image *img = build_elf_open(b);
+	struct target t = { .img = img, .arena = arena_new() };
+	struct search none = { .no_files = true };
+	struct limits lim = { .frames = 1000, .threads = 10 };
+	struct report *r = report_new();
+	struct err e;
+	ck_assert_int_eq(modules_open(img, &none, &t.mods, &e), 0);
+	t.py_err = (struct err){ .code = ERR_NOPYTHON, .msg = "found no CPython" };
+	ck_assert_int_eq(inspect(&t, &lim, "core", r), ERR_NOPYTHON);
+	ck_assert_int_eq(r->verdict.kind, VERDICT_CRASH);
+	if (c->title)
+		ck_assert_str_eq(str_c(t.arena, r->verdict.title), c->title);
+	size_t n = 0;
+	for (size_t i = 0; i < r->verdict.notes.n; i++)
+		if (!strcmp(r->verdict.notes.p[i].key, "handler")) {
+			ck_assert_msg(c->note && str_starts(r->verdict.notes.p[i].text, c->note), STR_FMT, STR_ARG(r->verdict.notes.p[i].text));
+			n++;
+		}
+	ck_assert_uint_eq(n, c->note != NULL);
+	modules_close(t.mods);
+	arena_free(t.arena);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("handler");
+	TCase *c = tcase_create("handler");
+	tcase_add_loop_test(c, told, 0, (int)(sizeof ends / sizeof *ends));
+	suite_add_tcase(s, c);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? 1 : 0;
+}
