@@ -474,6 +474,7 @@ START_TEST(facts_of_the_process)
 	char comm[16];
 	ck_assert_int_eq(prctl(PR_GET_NAME, comm), 0);
 	ck_assert(str_is(f->comm, comm));
+	ck_assert_int_eq(f->ns_pid, t.pid); /* a namespace is not of its own */
 	ck_assert_int_eq(f->parent.pid, getpid());
 	ck_assert(str_is(f->parent.comm, comm));
 	char random = '0';

@@ -63,7 +63,7 @@ static void expect_memory(struct image *img, const struct pz_load *l, enum fill 
 /* ---- an image ---- */
 
 static const char info[] = "{\"format\":1,\"tool\":\"pysnap 0.1.0\",\"time_ns\":\"1764480000123456789\",\"start_ns\":\"1764470000000000000\","
-	"\"stopped_ns\":\"7654321\",\"consistent\":true,\"pid\":100,\"boot_id\":\"5\",\"parent\":{\"pid\":99,\"comm\":\"master\",\"same_exec\":true},\"exe\":\"/usr/bin/python3.12\",\"cwd\":\"/srv/caf\u00e9\","
+	"\"stopped_ns\":\"7654321\",\"consistent\":true,\"pid\":100,\"boot_id\":\"5\",\"ns_pid\":7,\"parent\":{\"pid\":99,\"comm\":\"master\",\"same_exec\":true},\"exe\":\"/usr/bin/python3.12\",\"cwd\":\"/srv/caf\u00e9\","
 	"\"cmdline\":\"python3 app.py\",\"hint_runtime\":\"0x7f10c8a0\",\"later\":{\"deep\":[1,2,{}]},\"threads\":["
 	"{\"tid\":101,\"name\":\"worker-1\",\"state\":\"S\",\"wchan\":\"futex_wait_queue\"},"
 	"{\"tid\":100,\"name\":\"python3\",\"state\":\"R\",\"wchan\":\"0\",\"syscall\":{\"nr\":202,\"args\":[\"0x10\",\"0x80\"]}},"
@@ -109,7 +109,7 @@ START_TEST(opens_as_an_image)
 	ck_assert(str_is(facts->tool, "pysnap 0.1.0"));
 	ck_assert_int_eq(facts->time_ns, 1764480000123456789);
 	ck_assert_int_eq(facts->start_ns, 1764470000000000000);
-	ck_assert(facts->parent.pid == 99 && str_is(facts->parent.comm, "master") && facts->parent.same_exec);
+	ck_assert(facts->ns_pid == 7 && facts->parent.pid == 99 && str_is(facts->parent.comm, "master") && facts->parent.same_exec);
 	ck_assert_int_eq(facts->stopped_ns, 7654321);
 	ck_assert(facts->consistent);
 	ck_assert_int_eq(facts->pid, 100);
@@ -148,7 +148,7 @@ END_TEST
 static const struct { const char *json, *error; } odd_info[] = {
 	{ "", NULL }, { "no json", NULL }, { "[1]", NULL }, { "{\"format\":", NULL }, { "{\"tool\":\"a\\u0000b\"}", NULL }, { "\xff\xfe", NULL },
 	{ "{}", NULL },
-	{ "{\"format\":\"1\",\"parent\":{\"pid\":\"x\",\"comm\":\"a\",\"same_exec\":true},\"tool\":7,\"time_ns\":true,\"stopped_ns\":\"-5\",\"start_ns\":\"12a\",\"pid\":\"x\",\"consistent\":\"yes\","
+	{ "{\"format\":\"1\",\"ns_pid\":-4,\"parent\":{\"pid\":\"x\",\"comm\":\"a\",\"same_exec\":true},\"tool\":7,\"time_ns\":true,\"stopped_ns\":\"-5\",\"start_ns\":\"12a\",\"pid\":\"x\",\"consistent\":\"yes\","
 	  "\"exe\":null,\"cwd\":[],\"cmdline\":{},\"hint_runtime\":12,\"threads\":{\"tid\":1},\"modules\":{\"start\":\"0x1\"}}", NULL },
 	{ "{\"time_ns\":\"99999999999999999999\",\"hint_runtime\":\"0x\",\"threads\":[[],null,{\"tid\":-1},{\"tid\":4294967396,\"name\":\"not 100\"},"
 	  "{\"tid\":100,\"name\":5,\"state\":\"RR\",\"wchan\":\"\",\"syscall\":[]}]}", NULL },
@@ -182,7 +182,7 @@ START_TEST(odd_information)
 		ck_assert_msg(img != NULL, "%s", err.msg);
 		const struct image_facts *facts = image_facts(img);
 		ck_assert(facts->kind == IMAGE_SNAPSHOT && !facts->tool.s && !facts->exe.s && !facts->cwd.s && !facts->cmdline.s);
-		ck_assert(!facts->parent.pid && !facts->parent.comm.s && !facts->parent.same_exec);
+		ck_assert(!facts->ns_pid && !facts->parent.pid && !facts->parent.comm.s && !facts->parent.same_exec);
 		ck_assert(!facts->time_ns && !facts->start_ns && facts->stopped_ns == -1 && facts->pid == -1);
 		ck_assert(!facts->consistent && !facts->hint_runtime && !facts->n_lost && !facts->n_noted);
 		const struct thread *t;

@@ -77,6 +77,7 @@ struct image_facts {
 	int64_t start_ns;                  /* CLOCK_REALTIME of the process's start; 0 if not known */
 	int64_t stopped_ns;                /* how long the target was stopped; -1 if not known */
 	bool consistent;                   /* all threads were stopped while memory was copied */
+	int64_t ns_pid;                    /* its own number in the pid namespace that it lives in; 0 if not known */
 	struct { int64_t pid; struct str comm; bool same_exec; } parent; /* pid 0: not known; same_exec: no exec since one was forked from the other */
 	struct str exe, cwd, cmdline;      /* readlink of /proc/PID/exe; cmdline with NULs as spaces */
 	addr_t hint_runtime;               /* where pysnap found the runtime; verified, never trusted; 0 if none */

@@ -219,6 +219,33 @@ int proc_status_uint(struct str status, const char *key, unsigned base, uint64_t
 	return ERR_ABSENT;
 }
 
+int proc_status_last(struct str status, const char *key, uint64_t *ret)
+{
+	struct cursor c = cursor_of(status.s, status.len, false);
+	struct blob line;
+	const size_t n = strlen(key);
+	while (cursor_line(&c, &line) == 0) {
+		if (line.len <= n || memcmp(line.p, key, n) != 0 || line.p[n] != ':')
+			continue;
+		uint64_t v = 0;
+		bool any = false, in = false;
+		for (size_t i = n + 1; i < line.len; i++) {
+			const bool digit = line.p[i] >= '0' && line.p[i] <= '9';
+			if (digit && !in)
+				v = 0;
+			if (digit && !(mul_fits(v, 10, &v) && add_fits(v, (uint64_t)(line.p[i] - '0'), &v)))
+				return ERR_CORRUPT;
+			any |= digit;
+			in = digit;
+		}
+		if (!any)
+			return ERR_ABSENT;
+		*ret = v;
+		return 0;
+	}
+	return ERR_ABSENT;
+}
+
 int proc_stat(int dir, struct proc_stat *ret)
 {
 	CLEANUP(cleanup_sb) struct sb b = { 0 };

@@ -37,6 +37,8 @@ const struct proc_map *proc_maps_at(const struct proc_maps *m, addr_t addr);
 
 /* A value of a status file's text ("TracerPid:\t12"), as a number in `base`; ERR_ABSENT. */
 int proc_status_uint(struct str status, const char *key, unsigned base, uint64_t *ret) MUST_CHECK;
+/* The last one of several ("NSpid:\t120\t3"), decimal. */
+int proc_status_last(struct str status, const char *key, uint64_t *ret) MUST_CHECK;
 
 struct proc_stat {
 	char comm[64];

@@ -256,6 +256,8 @@ static int info_read(const struct bytes *b, struct image *img, const json_t *o, 
 		return too_new(b, v, f->tool, err);
 	if (json_number(o, "time_ns", &v))
 		f->time_ns = v;
+	if (json_number(o, "ns_pid", &v) && v > 0 && v <= INT32_MAX)
+		f->ns_pid = v;
 	const json_t *parent = json_object_get(o, "parent");
 	if (json_is_object(parent) && json_number(parent, "pid", &v) && v > 0 && v <= INT32_MAX) {
 		f->parent.pid = v;

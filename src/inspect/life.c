@@ -183,14 +183,36 @@ static int64_t number_of_main_thread(const struct py *py, addr_t interp)
 	return n;
 }
 
-/* A child of multiprocessing that was forked, not spawned: it has the module that forked it.  Its name. */
+/*
+ * Was the process forked by multiprocessing's own fork?  Its main thread's stack begins with the parent's, up to popen_fork's _launch (2.7:
+ * forking.py's __init__), which calls Process._bootstrap; a spawned one's begins with spawn.py, and one of the fork server's too, which
+ * also call that.  A child that such a child forks has the same stack.
+ */
+static bool launched(const struct report *r, int64_t pid)
+{
+	for (size_t i = 0; i < r->threads.n; i++) {
+		const struct report_thread *th = &r->threads.p[i];
+		const struct report_frame *before = NULL;
+		for (size_t k = 0; k < th->n_runs && th->tid == pid && !th->stale; k++)
+			for (size_t n = 0; n < th->runs[k].n; n++) {
+				const struct report_frame *f = th->runs[k].frames[n];
+				if (!f->python)
+					continue;
+				if (before && str_is(f->function, "_bootstrap") && f->file.s && str_is(str_base(f->file), "process.py") && before->file.s)
+					return (str_is(before->function, "_launch") && str_is(str_base(before->file), "popen_fork.py")) ||
+					       (str_is(before->function, "__init__") && str_is(str_base(before->file), "forking.py"));
+				before = f;
+			}
+	}
+	return false;
+}
+
+/* What multiprocessing calls the process, and who made it. */
 static bool by_multiprocessing(const struct py *py, addr_t interp, struct arena *a, struct str *name, int64_t *parent)
 {
-	addr_t dict, at, unused;
+	addr_t dict, at;
 	struct object o;
-	/* 2.7 knows no other way than to fork, but the module is another one. */
-	if ((py_module_dict(py, interp, "multiprocessing.popen_fork", &unused) < 0 && py_module_dict(py, interp, "multiprocessing.forking", &unused) < 0) ||
-	    py_module_dict(py, interp, "multiprocessing.process", &dict) < 0 ||
+	if (py_module_dict(py, interp, "multiprocessing.process", &dict) < 0 ||
 	    dict_get(py, dict, "_current_process", &at) < 0 || attribute(py, at, "_parent_pid", &o) < 0 || o.kind != O_INT || object_int(&o, parent) < 0)
 		return false;
 	struct blob old;
@@ -202,6 +224,16 @@ static bool by_multiprocessing(const struct py *py, addr_t interp, struct arena 
 	else if (o.kind == O_STR && object_text(&o, a, NAME_MAX, name, NULL) < 0)
 		*name = (struct str){ 0 };
 	return *parent > 0;
+}
+
+/* Is threading's main thread this one?  Where C code forked, it is one of the parent's. */
+static bool is_this(const struct py *py, addr_t interp, const struct thread *main)
+{
+	addr_t dict, at;
+	struct object ident;
+	int64_t n;
+	return py_module_dict(py, interp, "threading", &dict) == 0 && dict_get(py, dict, "_main_thread", &at) == 0 && attribute(py, at, "_ident", &ident) == 0 &&
+	       ident.kind == O_INT && object_int(&ident, &n) == 0 && main->regs.tls && (addr_t)n == main->regs.tls;
 }
 
 static bool is_thread(const struct thread *native, size_t n, int64_t tid)
@@ -234,19 +266,25 @@ static void forked(struct target *t, struct report *r)
 	for (size_t i = 0; i < n && !main; i++)
 		if (native[i].tid == f->pid)
 			main = &native[i];
-	if (py && by_multiprocessing(py, py->interp_head, r->arena, &name, &parent)) {
+	const int64_t number = py ? number_of_main_thread(py, py->interp_head) : -1;
+	const bool own = number > 0 && (number == f->pid || number == f->ns_pid);
+	/* It is the one that multiprocessing forked, and none that this has forked: by its one fork, its parent, or what _bootstrap noted. */
+	if (py && launched(r, f->pid) && by_multiprocessing(py, py->interp_head, r->arena, &name, &parent) && (number < 0 || own) &&
+	    (generation == 1 || parent == f->ppid)) {
 		say(r, name.len ? str_printf(r->arena, "in a child that multiprocessing forked (\"" STR_FMT "\") from pid %" PRId64, STR_ARG(name), parent)
 			: str_printf(r->arena, "in a child that multiprocessing forked from pid %" PRId64, parent));
 		return;
 	}
-	/* Python makes the thread that forked the main one.  The core's parent is that thread too, or who has adopted the child since
-	 * (fill_psinfo of Linux 6.1, fs/binfmt_elf.c: the number of real_parent, which is a thread). */
-	parent = py ? number_of_main_thread(py, py->interp_head) : -1;
-	if (parent == f->pid || f->pid <= 0 || is_thread(native, n, parent))
-		parent = -1;
+	/*
+	 * Python makes the thread that forked the main one, which keeps the number that it had (above).  The core's or the snapshot's parent
+	 * says nothing of that thread: it may be another one, since the one that forked has ended (fill_psinfo of Linux 6.1,
+	 * fs/binfmt_elf.c: the number of real_parent, which is a thread), its process, or who has adopted the child.
+	 */
+	parent = own || number == f->pid || f->pid <= 0 || is_thread(native, n, number) ? -1 : number;
+	if (parent > 0 && f->kind == IMAGE_SNAPSHOT && !f->ns_pid && generation < 0 && parent != f->ppid)
+		parent = -1; /* it may be its own number in a namespace of its own */
 	if (main && on_a_threads_stack(t->img, main)) {
-		const int64_t by = parent > 0 ? parent : f->ppid;
-		say(r, by > 1 ? str_printf(r->arena, "in a child that a thread other than the main one forked (thread %" PRId64 ")", by)
+		say(r, parent > 0 && is_this(py, py->interp_head, main) ? str_printf(r->arena, "in a child that a thread other than the main one forked (thread %" PRId64 ")", parent)
 			: STR("in a child that a thread other than the main one forked"));
 		return;
 	}

@@ -369,6 +369,7 @@ static void describe_parent(struct capture *c, int dir)
 static int describe(struct capture *c, int dir, struct err *err)
 {
 	CLEANUP(cleanup_sb) struct sb status = { 0 };
+	uint64_t ns;
 	int code = proc_stat(dir, &c->stat);
 	if (!code)
 		code = proc_read(dir, "status", 65536, &status);
@@ -383,6 +384,7 @@ static int describe(struct capture *c, int dir, struct err *err)
 	if (proc_status_uint(sb_view(&status), "Gid", 10, &c->gid))
 		c->gid = 0;
 	/* What is not there is left out of the file. */
+	c->ns_pid = proc_status_last(sb_view(&status), "NSpid", &ns) == 0 && ns <= INT32_MAX ? (int64_t)ns : 0;
 	if (proc_read(dir, "auxv", 65536, &c->auxv))
 		c->auxv.len = 0;
 	if (proc_readlink(dir, "cwd", &c->cwd))

@@ -43,6 +43,7 @@ struct capture {
 	uint64_t written, late_lost;
 	struct sb auxv, exe, cwd, cmdline, boot_id;
 	struct proc_stat stat;    /* of the first thread, before the stop */
+	int64_t ns_pid;          /* its own number in its pid namespace; 0: not known */
 	struct {
 		pid_t pid;        /* 0: not known */
 		char comm[64];

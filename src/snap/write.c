@@ -354,6 +354,8 @@ static void make_info(const struct capture *c, const struct symbols_list *symbol
 	set_decimal(o, "stopped_ns", (uint64_t)c->stopped_ns);
 	json_object_set_new(o, "consistent", json_true());
 	json_object_set_new(o, "pid", json_integer(c->pid));
+	if (c->ns_pid > 0)
+		json_object_set_new(o, "ns_pid", json_integer(c->ns_pid));
 	set_text(o, "boot_id", a, c->boot_id.s, c->boot_id.len);
 	if (c->parent.pid > 0) {
 		json_t *parent = json_object();

@@ -412,7 +412,7 @@ def lives(python):
                               ("forked", counted or by_thread, forked),
                               ("forked-twice", counted or by_thread, r"in a child that (?:pid (\d+) forked, or that a child of it did$|was forked \(2 forks since its program was executed\); "
                                                                      r"its parent was pid (\d+)$)"),
-                              ("forked-thread", True, r"in a child that a thread other than the main one forked \(thread (\d+)\)$"),
+                              ("forked-thread", True, r"in a child that a thread other than the main one forked%s$" % (r" \(thread (\d+)\)" if by_thread else "")),
                               ("forked-c", True, forked + r"|likely in a child that C code forked without telling Python"),
                               ("multiprocessing", True, r'in a child that multiprocessing forked \("worker-7"\) from pid (\d+)$'),
                               ("forked-parent", False, None),
