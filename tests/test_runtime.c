@@ -92,6 +92,13 @@ static void hinted(const struct layout *l, const char *config)
 	/* A wrong hint costs nothing. */
 	py = open_image(b, build_image(b), &(struct py_options){ .hint_runtime = b->sysdict });
 	ck_assert_str_ne(py->found_by, "hint");
+	/* Beside it, where interpreters.main is taken for the head of the list. */
+	if (layout_has(l, F_PyRuntime_interp_main) && l->offset[F_PyRuntime_interp_main] == l->offset[F_PyRuntime_interp_head] + l->abi.width) {
+		struct py *none;
+		struct err err = { 0 };
+		int rc = py_open(build_image(b), NULL, &(struct py_options){ .only_runtime = b->runtime + l->abi.width }, b->arena, &none, &err);
+		ck_assert_msg(rc == ERR_NOPYTHON, "%s: %d: %s", l->name, rc, err.why);
+	}
 	/* What is found by a version given by hand. */
 	py = open_image(b, build_image(b), &(struct py_options){ .python_version = l->version });
 	ck_assert_str_eq(py->layout.name, l->name);

@@ -243,6 +243,25 @@ static bool in_force(struct py *py, const char *config)
 	return true;
 }
 
+/*
+ * An address that was given may lie beside the runtime: interpreters.main follows interpreters.head and mostly says the same
+ * (Include/internal/pycore_runtime.h).  At the right one it is an interpreter of the list.
+ */
+static bool main_is_listed(const struct py *py)
+{
+	struct walk w = py_interps(py);
+	struct py_interp in;
+	addr_t main;
+	int rc;
+
+	if (!py->runtime || READ(py, py->runtime, PyRuntime, interp_main, &main) < 0)
+		return true;
+	while ((rc = py_next_interp(&w, &in)) == 1)
+		if (in.addr == main)
+			return true;
+	return rc < 0;
+}
+
 bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t interp, const char *found_by)
 {
 	struct py py = o->base;
@@ -261,6 +280,12 @@ bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t interp, co
 		return false;
 	}
 	int rc = py_prove(&py, &o->known, t->given, &p);
+	if ((rc == 0 || p.damaged) && strcmp(found_by, "hint") == 0 && !main_is_listed(&py)) {
+		p.stage = PROOF_INTERP;
+		snprintf(p.why, sizeof p.why, "the main interpreter that _PyRuntime at 0x%llx names is not in its list", (unsigned long long)runtime);
+		p.damaged = false;
+		rc = ERR_CORRUPT;
+	}
 	if ((rc == 0 || p.damaged) && !t->given && other_build(&py, t->config)) {
 		p.stage = PROOF_VERSION;
 		snprintf(p.why, sizeof p.why, config_has(t->config, 'd') ? "this is no debug build" : "this is a debug build");
