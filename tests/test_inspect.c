@@ -384,6 +384,66 @@ START_TEST(small_losses)
 }
 END_TEST
 
+/* Words of the lock that cannot be right: then it is unknown, and that is said.  So are a file without a name and a main thread that is none. */
+START_TEST(contradictions)
+{
+	enum { RIGHT, FREE, NO_LOCK, NO_FILE, NO_MAIN, CUT, CASES };
+	const struct layout *l = &tables[_i];
+	for (int i = 0; i < CASES; i++) {
+		struct build *b = build_new(l);
+		addr_t main = build_thread(b, b->interp, BUILD_IDENT(b), PID);
+		addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
+		build_frame(b, main, &(struct build_frame){ .code = code, .lasti = 2 });
+		build_gil(b, b->interp, main);
+		build_thread_name(b, b->interp, BUILD_IDENT(b), "MainThread");
+		const char *const name[] = { "_ident" };
+		const addr_t value[] = { build_int(b, (int64_t)BUILD_IDENT(b)) };
+		build_dict_str(b, b->threading, "_main_thread", build_instance(b, "_MainThread", name, value, 1, false));
+		build_settle(b);
+		const bool own = layout_has(l, F_PyInterp_gil), word = layout_has(l, F_PyThread_holds_gil) || (!own && layout_has(l, F_PyRuntime_gil_locked));
+		const bool threaded = layout_has(l, F_PyObject_ob_tid);
+		if ((i == FREE && (!word || threaded)) || (i == NO_LOCK && !own) || (i == NO_MAIN && !layout_has(l, F_PyRuntime_main_thread))) {
+			build_free(b);
+			continue;
+		}
+		if (i == CUT) /* of the list only a newer thread is left, and nothing of the main one's state */
+			build_thread(b, b->interp, BUILD_IDENT(b) + 0x1000, PID + 1);
+		if (i == CUT) {
+			const addr_t other = build_field_get(b, b->interp, F_PyInterp_tstate_head);
+			WRITE(b, other, PyThread, next, 0);
+			WRITE(b, main, PyThread, interp, 0);
+		}
+		if (i == FREE && own)
+			WRITE(b, build_field_get(b, b->interp, F_PyInterp_gil), PyGil, locked, 0);
+		else if (i == FREE)
+			WRITE(b, b->runtime, PyRuntime, gil_locked, 0);
+		else if (i == NO_LOCK)
+			WRITE(b, b->interp, PyInterp, gil, 0);
+		else if (i == NO_FILE)
+			WRITE(b, code, PyCode, co_filename, 0);
+		else if (i == NO_MAIN)
+			WRITE(b, b->runtime, PyRuntime, main_thread, 0x4242);
+		struct py *py = build_py(b);
+		struct report *r = report_new();
+		say(py->img, py, NULL, r);
+		const char *doubt = message_of(r, P_GIL_DOUBT);
+		ck_assert_msg(i == CUT || r->threads.p[0].main, "%s: %d", l->name, i);
+		ck_assert_msg((strstr(message_of(r, P_FRAMES_BROKEN), "thread 4711: no thread state of it was found") != NULL) ==
+			      (i == CUT && layout_has(l, F_PyRuntime_interp_head) && abi_tls_is_self(&l->abi)), "%s: %d: %s", l->name, i, message_of(r, P_FRAMES_BROKEN));
+		ck_assert_msg((doubt[0] != 0) == (i == FREE || i == NO_LOCK), "%s: %d: %s", l->name, i, doubt);
+		if (i == FREE)
+			ck_assert_msg(strstr(doubt, "the lock is free, though a thread state ") != NULL, "%s: %s", l->name, doubt);
+		if (i == NO_LOCK)
+			ck_assert_msg(strstr(doubt, "its pointer to the lock is null") != NULL, "%s: %s", l->name, doubt);
+		ck_assert(!(doubt[0] && r->interps.p[0].gil_known));
+		ck_assert_msg((strstr(message_of(r, P_CODE_BROKEN), "run: its file's name cannot be read") != NULL) == (i == NO_FILE), "%s: %d: %s", l->name, i,
+			      message_of(r, P_CODE_BROKEN));
+		report_free(r);
+		build_free(b);
+	}
+}
+END_TEST
+
 /* A version or a layout that a user forced against the image's word, and another Python that is alive: said, each with what lifts it. */
 START_TEST(not_the_only_word)
 {
@@ -850,6 +910,7 @@ int main(void)
 	tcase_add_loop_test(c, threads, 0, n_tables);
 	tcase_add_loop_test(c, broken_code, 0, n_tables);
 	tcase_add_loop_test(c, small_losses, 0, n_tables);
+	tcase_add_loop_test(c, contradictions, 0, n_tables);
 	tcase_add_loop_test(c, inherited_name, 0, n_tables);
 	tcase_add_loop_test(c, not_the_only_word, 0, n_tables);
 	tcase_add_loop_test(c, natives, 0, n_tables);

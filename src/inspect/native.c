@@ -11,6 +11,7 @@
 
 #include "inspect/merge.h"
 #include "inspect/parts.h"
+#include "python/prove.h"
 
 /* The report frames of one pc, the innermost inlined one first. */
 struct pc_entry {
@@ -525,6 +526,23 @@ static void say_lost(struct natives *n, struct report_thread *th)
 	report_problem(n->r, P_FRAMES_BROKEN, (long long)th->tid, str_c(n->r->arena, th->broken), 0ULL, whole_or(n->t, NOT_THERE));
 }
 
+/*
+ * A thread without a thread state that evaluates Python: its state was lost from the lists.  Where Python ends, the states of threads
+ * that wait for the lock for ever are gone before them (Python/pystate.c, _PyThreadState_DeleteExcept).
+ */
+static void say_stateless(struct natives *n, struct report_thread *th)
+{
+	const struct py *py = n->t->py;
+	size_t evals = 0;
+
+	for (size_t i = 1; i < n->native.n && !n->native.p[i].gap; i++) /* what was guessed may be left from before */
+		evals += n->native.p[i].eval;
+	if (!evals || !py || py->salvaged || py->other || py->phase != PHASE_RUNNING || py_phase(py, py->interp_head) == PHASE_ENDING)
+		return;
+	th->broken = STR("its native stack evaluates Python, but no thread state of it was found");
+	report_problem(n->r, P_FRAMES_BROKEN, (long long)th->tid, str_c(n->r->arena, th->broken), 0ULL, whole_or(n->t, NOT_THERE));
+}
+
 void natives_stack(struct natives *n, size_t index, const struct native_part *parts, size_t n_parts, const struct native_python *py, size_t n_py,
 		   bool broken, struct report_thread *th, struct native_list *out)
 {
@@ -568,6 +586,8 @@ void natives_stack(struct natives *n, size_t index, const struct native_part *pa
 	}
 	if (n_parts ? !broken && !n->runs.n : n->interpreter && n->t->py && !n->t->py->salvaged)
 		say_lost(n, th);
+	else if (!n_parts)
+		say_stateless(n, th);
 	jit_evaluates(n, n_items);
 	size_t left = n->python.n;
 	for (size_t i = 0; i < n_items; i++) {

@@ -9,6 +9,7 @@
 
 #include "inspect/native.h"
 #include "inspect/parts.h"
+#include "python/prove.h"
 
 /* The kernel tells a start in clock ticks, and file times lag by one: what was written just before the start is not newer. */
 #define SOURCE_SLACK_NS 1000000000
@@ -25,7 +26,8 @@ struct code_entry {
 struct frame_entry {
 	struct { addr_t code; int64_t lasti, interpreter; } key;
 	struct report_frame *frame;
-	bool broken;    /* its code object, or its name, cannot be read */
+	bool broken;    /* its code object, its name or that of its file, cannot be read */
+	const char *lacks; /* which, where its name does not tell; NULL */
 	const char *nowhere; /* why its line is not known; NULL: it is, or there is none */
 	UT_hash_handle hh;
 };
@@ -142,6 +144,10 @@ static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f,
 	}
 	out->qualname = code->qualname;
 	out->file = code->file;
+	if (!code->file.s && !e->broken) {
+		e->broken = true;
+		e->lacks = "its file's name cannot be read";
+	}
 	out->unread = e->broken || !code->file.s;
 	struct position at;
 	int rc = py_code_position(c->t->py, f->code, f->lasti, &at);
@@ -214,7 +220,7 @@ static int frames_of(struct collect *c, const struct state *st, uint64_t *shown,
 		*shown += !f.shim;
 		if (e && e->broken && !c->broken.n++) {
 			c->broken.tid = out->tid;
-			c->broken.what = e->frame->function;
+			c->broken.what = e->lacks ? str_printf(c->r->arena, STR_FMT ": %s", STR_ARG(e->frame->function), e->lacks) : e->frame->function;
 		}
 		if (e && e->nowhere && !c->nowhere.n++) {
 			c->nowhere.tid = out->tid;
@@ -539,6 +545,32 @@ static bool is_state(const struct collect *c, addr_t at)
 	return false;
 }
 
+/*
+ * Where what the lock says cannot be right, it is taken for unknown.  From 3.14 on a thread sets holds_gil after it has the lock and clears
+ * it before it drops it (Python/ceval_gil.c).  A lock is said to lack only where a thread runs Python.
+ */
+static void gil_doubts(struct collect *c, const struct py_interp *in, size_t nth)
+{
+	const struct py *py = c->t->py;
+	const char *doubt = in->gil_doubt;
+	bool runs = doubt && in->gil_known;
+	for (size_t i = 0; i < c->states.n; i++) {
+		const struct state *st = &c->states.p[i];
+		uint64_t holds;
+		if (st->interp != nth)
+			continue;
+		runs |= st->th.frame != 0 && st->th.tid;
+		if (in->gil_known && !in->gil_locked && READ(py, st->th.addr, PyThread, holds_gil, &holds) == 0 && holds == 1 && !py->free_threaded) {
+			doubt = "the lock is free, though a thread state says that it holds it";
+			runs = true;
+		}
+	}
+	if (!doubt || !runs || py->salvaged || py->phase != PHASE_RUNNING || py_phase(py, in->addr) == PHASE_ENDING)
+		return;
+	c->r->interps.p[nth].gil_known = c->r->interps.p[nth].gil_locked = false;
+	report_problem(c->r, P_GIL_DOUBT, (long long)c->r->interps.p[nth].id, doubt, whole_or(c->t, NOT_THERE));
+}
+
 /* Who holds the lock of each interpreter; several may share one.  list: the newest first, as the report has them last. */
 static void gil_holders(struct collect *c, const struct py_interp *list, size_t n)
 {
@@ -597,6 +629,8 @@ static void python_threads(struct collect *c)
 			if (!c->states.p[i].chained && c->states.p[i].th.stale == stale)
 				take_thread(c, i, have_main, main_ident);
 	gil_holders(c, list.p, list.n);
+	for (size_t i = list.n; i-- > 0;)
+		gil_doubts(c, &list.p[i], list.n - 1 - i);
 	c->n_threads = c->states.n;
 	vec_free(&list);
 	if (named == ERR_ABSENT && c->in_threading)
@@ -616,6 +650,14 @@ static void python_threads(struct collect *c)
 	if (c->nowhere.n)
 		report_problem(c->r, P_LINES_UNREAD, (unsigned long long)c->nowhere.n, (long long)c->nowhere.tid, str_c(c->r->arena, c->nowhere.what),
 			       whole_or(c->t, NOT_THERE));
+}
+
+/* The main thread's state is there from Py_Initialize until Python ends; where it is not, the list of them was cut. */
+static bool lacks_main(const struct collect *c)
+{
+	const struct py *py = c->t->py;
+	return c->main_known && py->runtime && !py->salvaged && !py->other && py->phase == PHASE_RUNNING && c->states.n && c->states.n < c->lim->threads &&
+	       py_phase(py, py->interp_head) != PHASE_ENDING;
 }
 
 /* Threads of the image that have no thread state. */
@@ -647,6 +689,10 @@ static void native_threads(struct collect *c)
 		c->stack.n = 0;
 		if (c->natives)
 			natives_stack(c->natives, i, NULL, 0, NULL, 0, false, out, &c->stack);
+		if (out->main && !out->broken.s && lacks_main(c)) {
+			out->broken = STR("no thread state of it was found, though it is Python's main thread");
+			report_problem(c->r, P_FRAMES_BROKEN, (long long)out->tid, str_c(c->r->arena, out->broken), 0ULL, whole_or(c->t, NOT_THERE));
+		}
 		put_stack(c, out);
 		e->report = c->r->threads.n;
 		c->n_threads++;

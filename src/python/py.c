@@ -112,8 +112,13 @@ static void gil_state(const struct py *py, struct py_interp *in)
 	uint64_t locked, enabled;
 
 	if (HAS(py, PyInterp, gil) && HAS(py, PyGil, locked)) {
-		if (READ(py, in->addr, PyInterp, gil, &gil) < 0 || READ(py, gil, PyGil, locked, &locked) < 0)
+		if (READ(py, in->addr, PyInterp, gil, &gil) < 0)
 			return;
+		if (READ(py, gil, PyGil, locked, &locked) < 0) {
+			if (!gil || !py_is_lost(py, gil))
+				in->gil_doubt = gil ? "its pointer to the lock leads nowhere" : "its pointer to the lock is null";
+			return;
+		}
 		/* Free-threaded builds have the lock still, switched off unless asked for (3.13t: gil.enabled). */
 		if (HAS(py, PyGil, enabled) && READ(py, gil, PyGil, enabled, &enabled) == 0 && !enabled) {
 			in->gil_known = true;
@@ -128,6 +133,10 @@ static void gil_state(const struct py *py, struct py_interp *in)
 		 * gilstate.tstate_current is cleared before the lock is dropped and set after it is taken (Python/ceval_gil.h
 		 * 3.8 - 3.11): in between, the lock's own last_holder tells.
 		 */
+		if (!(int32_t)locked && READ(py, py->runtime, PyRuntime, gil_tstate_current, &holder) == 0 && holder) {
+			in->gil_doubt = "the lock is free, though a thread state is current";
+			return;
+		}
 		if ((int32_t)locked > 0 && (READ(py, py->runtime, PyRuntime, gil_tstate_current, &holder) < 0 || !holder) &&
 		    READ(py, py->runtime, PyRuntime, gil_last_holder, &holder) < 0)
 			return;
@@ -428,16 +437,29 @@ uint64_t py_ident(const struct py *py, int64_t n)
 	return py->layout.abi.width == 4 ? (uint32_t)n : (uint64_t)n;
 }
 
-int py_main_ident(const struct py *py, uint64_t *ret)
+/* Is there a thread, or a thread state, that has it? */
+static bool ident_is_here(const struct py *py, uint64_t ident)
 {
-	uint64_t ident;
-
-	if (py->runtime && READ(py, py->runtime, PyRuntime, main_thread, &ident) == 0 && ident) {
-		*ret = ident;
-		return 0;
-	}
 	struct walk interps = py_interps(py);
 	struct py_interp in;
+
+	if (tid_by_tls(py, ident))
+		return true;
+	while (py_next_interp(&interps, &in) == 1) {
+		struct walk threads = py_threads(py, &in);
+		struct py_thread t;
+		while (py_next_thread(&threads, &t) == 1)
+			if (t.ident == ident)
+				return true;
+	}
+	return false;
+}
+
+static int main_of_threading(const struct py *py, uint64_t *ret)
+{
+	struct walk interps = py_interps(py);
+	struct py_interp in;
+
 	while (py_next_interp(&interps, &in) == 1) {
 		addr_t dict, thread, value;
 		struct object o;
@@ -449,5 +471,19 @@ int py_main_ident(const struct py *py, uint64_t *ret)
 		*ret = py_ident(py, n);
 		return 0;
 	}
+	return ERR_ABSENT;
+}
+
+int py_main_ident(const struct py *py, uint64_t *ret)
+{
+	uint64_t ident, other;
+
+	if (py->runtime && READ(py, py->runtime, PyRuntime, main_thread, &ident) == 0 && ident) {
+		/* That of no thread: it has ended, or the word was damaged. */
+		*ret = !ident_is_here(py, ident) && main_of_threading(py, &other) == 0 && ident_is_here(py, other) ? other : ident;
+		return 0;
+	}
+	if (main_of_threading(py, ret) == 0)
+		return 0;
 	return TRAIT(py, main_thread_last) == 1 && !py->runtime ? last_ident(py, ret) : ERR_ABSENT;
 }

@@ -88,7 +88,8 @@ struct walk {
 	int failed;               /* what the next step will say */
 	bool ended;
 };
-struct py_interp { addr_t addr; int64_t id; bool main; addr_t gil_holder /* thread state; 0: nobody */; bool gil_known; bool gil_locked; };
+struct py_interp { addr_t addr; int64_t id; bool main; addr_t gil_holder /* thread state; 0: nobody */; bool gil_known; bool gil_locked;
+	const char *gil_doubt; /* what speaks against what it says of its lock, or why that says nothing though it should; NULL */ };
 struct py_thread {
 	addr_t addr, interp;
 	addr_t frame;             /* the innermost; 0: none; what leads to it was not captured: that address, and the walk says ERR_FAULT */
