@@ -53,10 +53,10 @@ bool handler_nested(struct target *t, const struct report_thread *th, const stru
 	const struct image_facts *f = image_facts(t->img);
 	const struct segment *seg = image_segment_at(t->img, native->regs.sp);
 	struct signal_frame kept[KEPT], sf;
-	struct nested n = { 0 };
+	struct nested n = { .no_room = f->siginfo.code == SI_KERNEL };
 	struct thread at = *native;
 	unsigned stacks = 0;
-	if (!f->siginfo.known || f->siginfo.signo != SIGSEGV || f->siginfo.code != SI_KERNEL || !seg)
+	if (!f->siginfo.known || (f->siginfo.signo != SIGSEGV && f->siginfo.signo != SIGBUS) || f->siginfo.code <= 0)
 		return false;
 	for (; n.depth < NESTED_MAX && stacks < STACKS_MAX && signal_frame_next(t->img, &at, 0, &sf) == 0; n.depth++) {
 		kept[n.depth % KEPT] = sf;
@@ -64,7 +64,7 @@ bool handler_nested(struct target *t, const struct report_thread *th, const stru
 			stacks++;
 		at.regs.sp = sf.regs.sp;
 	}
-	if (n.depth < 2 || !(native->regs.sp - seg->start < ROOM || sending_in_call(t->img, &native->regs) || n.depth >= MANY))
+	if (n.depth < MANY && (n.depth < 2 || !n.no_room || !seg || !(native->regs.sp - seg->start < ROOM || sending_in_call(t->img, &native->regs))))
 		return false;
 	/* What lies in memory that is still in use may be left over. */
 	unsigned older = 0;

@@ -9,10 +9,10 @@
 struct str handler_words(struct target *t, struct report *r, const struct signal_frame *sf, int64_t tid, int last, bool *fault);
 
 /* first: the outermost frame; sure: the thread's native frames lead there. */
-struct nested { unsigned depth; bool sure; struct signal_frame first; };
+struct nested { unsigned depth; bool sure, no_room; struct signal_frame first; };
 /*
- * Could a handler not be run since others, one within the other, had filled its stack?  The kernel then ends the process by a SIGSEGV
- * of its own, without an address (force_sigsegv(), Linux kernel/signal.c).
+ * Had handlers, one within the other, filled the stack?  Where one could not be run then (no_room), the kernel ends the process by a
+ * SIGSEGV of its own, without an address (force_sigsegv(), Linux kernel/signal.c); where one had used up what was left, it is a fault.
  */
 bool handler_nested(struct target *t, const struct report_thread *th, const struct thread *native, struct nested *ret);
 void handler_nested_note(struct target *t, struct report *r, const struct thread *native, const struct nested *n);

@@ -80,21 +80,19 @@ static void take_syndrome(struct image *img, addr_t at, struct signal_frame *f)
 	}
 }
 
-/* Can a stack pointer stand there: in memory, or, where the stack has overflowed, below it? */
-static bool is_stack(struct image *img, addr_t sp)
+/* The stack of a stack pointer, which, where it has overflowed, stands below it; NULL: none. */
+static const struct segment *stack_of(struct image *img, addr_t sp)
 {
-	const struct segment *seg;
+	const struct segment *seg, *in = image_segment_at(img, sp);
 	size_t n = image_segments(img, &seg), lo = 0, hi = n;
-	if (image_segment_at(img, sp))
-		return true;
-	while (lo < hi) {
+	while (!in && lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 		if (seg[mid].start <= sp)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	return lo < n && seg[lo].start - sp <= GUARD && seg[lo].prot & 2;
+	return in ? in : lo < n && seg[lo].start - sp <= GUARD && seg[lo].prot & 2 ? &seg[lo] : NULL;
 }
 
 static bool mark_fits(struct image *img, addr_t context, const struct signal_mark *m)
@@ -134,7 +132,7 @@ static bool take_context(struct image *img, const struct signal_context *s, cons
 	f.regs.sp = word_at(abi, b + s->sp, width);
 	f.regs.pc = word_at(abi, b + s->pc, width);
 	f.regs.syscall.nr = -1;
-	if (!is_stack(img, f.regs.sp))
+	if (!stack_of(img, f.regs.sp))
 		return false;
 	if (s->traps) {
 		f.trap = (unsigned)word_at(abi, b + s->trap, width);
@@ -214,9 +212,11 @@ int signal_frame_next(struct image *img, const struct thread *th, addr_t from, s
 	if (!th->regs.sp)
 		return ERR_ABSENT;
 	addr_t sp = (from ? from : th->regs.sp) & ~(addr_t)7;
-	const struct segment *seg = image_segment_at(img, sp);
+	const struct segment *seg = stack_of(img, sp);
 	if (!seg)
 		return ERR_ABSENT;
+	if (sp < seg->start)
+		sp = seg->start;
 	uint64_t left = seg->size - (sp - seg->start);
 	int rc = signal_frame_in(img, sp, sp + (left < STACK_MAX ? left : STACK_MAX), ret);
 	if (rc == 0)

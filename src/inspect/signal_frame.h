@@ -23,7 +23,7 @@ struct signal_frame {
 };
 /*
  * The next one on th's stack from `from` (0: from its stack pointer) outwards, which is looked through for no more than the
- * stack's segment.  ERR_ABSENT: none, or no such machine.  Old ones may lie there that were returned from: a caller asks
+ * stack's segment; where the stack pointer has left it by its lower end, from there.  ERR_ABSENT: none, or no such machine.  Old ones may lie there that were returned from: a caller asks
  * whether the stack's frames lead to it.
  */
 int signal_frame_next(struct image *img, const struct thread *th, addr_t from, struct signal_frame *ret) MUST_CHECK;

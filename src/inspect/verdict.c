@@ -205,7 +205,7 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	}
 	struct nested nested;
 	if (!in && handler_nested(t, th, native, &nested)) {
-		fault.no_room = true;
+		fault.no_room = nested.no_room;
 		handler_nested_note(t, r, native, &nested);
 	} else if (!in) {
 		handler_left_note(t, r, th, native);

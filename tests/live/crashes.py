@@ -344,7 +344,7 @@ def in_libraries(python):
 ITSELF = r"SIGABRT: the process aborted itself \(abort, a failed assertion or a fatal error\)"
 HANDLERS = (  # function, what else runs; kind, title, what a line with this key says
     ("recovered_then_sent", "faulthandler", "stopped", r"SIGABRT from outside \(the sender is not in the core\)", "handler", r".* ran then; the process ended by SIGABRT"),
-    ("handlers_nested", None, "crash", r"SIGSEGV: stack overflow: no room was left for the frame of a signal handler", "handler",
+    ("handlers_nested", None, "crash", r"SIGSEGV: (stack overflow: no room was left for the frame of a signal handler|.* \(stack overflow: in the guard page of main's stack\))", "handler",
      r"\d+ signal handlers had interrupted each other; the first ran on SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
     ("abort_after_message", None, "crash", ITSELF, "raised by", r"abort\(\) <- abort_after_message .*"),
     ("watched_fault", None, "crash", ITSELF, "handler", r"thread \d+ \(main\) stands in a handler of a fault: SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
