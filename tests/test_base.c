@@ -239,6 +239,8 @@ END_TEST
 
 START_TEST(text_parts)
 {
+	ck_assert(str_is(str_function(STR("PyCFuncPtr_call.cold")), "PyCFuncPtr_call") && str_is(str_function(STR("collect.constprop.0")), "collect") &&
+		  str_is(str_function(STR("main")), "main") && str_is(str_function(STR(".text")), ".text") && !str_function(STR("")).len);
 	ck_assert(str_is(str_base(STR("/usr/bin/python")), "python"));
 	ck_assert(str_is(str_base(STR("python")), "python"));
 	ck_assert(str_is(str_base(STR("dir/")), ""));

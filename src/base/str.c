@@ -40,6 +40,12 @@ int str_cmp(struct str a, struct str b)
 	return c ? c : a.len < b.len ? -1 : a.len > b.len;
 }
 
+struct str str_function(struct str name)
+{
+	const char *dot = name.len > 1 ? memchr(name.s + 1, '.', name.len - 1) : NULL;
+	return dot ? (struct str){ name.s, (size_t)(dot - name.s) } : name;
+}
+
 struct str str_base(struct str path)
 {
 	const char *slash = path.len ? memrchr(path.s, '/', path.len) : NULL;

@@ -31,6 +31,7 @@ bool str_is(struct str a, const char *s);
 bool str_starts(struct str a, const char *prefix);
 bool str_ends(struct str a, const char *suffix);
 int str_cmp(struct str a, struct str b);          /* as memcmp, the shorter first */
+struct str str_function(struct str name);         /* of C: without what the compiler adds: ".cold", ".part.0", ".constprop.1" */
 struct str str_base(struct str path);             /* what follows the last '/' */
 struct str str_dup(struct arena *a, struct str s);
 struct str str_printf(struct arena *a, const char *fmt, ...) PRINTF(2, 3);

@@ -85,6 +85,22 @@ void exceptions_handling(struct target *t, struct report *r)
 	}
 }
 
+/*
+ * Does the thread print an exception that nothing caught, or run the hook for it?  Then no thread state has it any more: PyErr_PrintEx has
+ * taken it (Python/pythonrun.c).
+ */
+static bool prints_uncaught(const struct report_thread *th)
+{
+	static const char *const names[] = { "PyErr_PrintEx", "_PyErr_PrintEx", "PyErr_Print", "_PyErr_Print", "PyErr_Display", "_PyErr_Display", "PyErr_DisplayException",
+		"_PyErr_DisplayException", "sys_excepthook" };
+	const struct report_frame *f;
+	for (struct inward w = inward_all(th); (f = inward_next(&w));)
+		for (size_t i = 0; !f->python && f->function.len && i < sizeof names / sizeof *names; i++)
+			if (str_is(str_function(f->function), names[i]))
+				return true;
+	return false;
+}
+
 void exceptions_add(struct target *t, struct report *r, const struct report_thread *th)
 {
 	struct py_exception e;
@@ -100,4 +116,8 @@ void exceptions_add(struct target *t, struct report *r, const struct report_thre
 	if (handled == 0)
 		add(t, r, th, &e, false, TRAIT(t->py, handled_kept) > 0);
 	r->verdict.exceptions_known = (raised == 0 || raised == ERR_ABSENT) && (held == 0 || held == ERR_ABSENT) && (handled == 0 || handled == ERR_ABSENT);
+	if (r->verdict.exceptions_known && !r->exceptions.n && prints_uncaught(th)) {
+		r->verdict.exceptions_known = false;
+		verdict_note(r, "exception", STR("one that nothing caught was being printed, or a hook for it ran"));
+	}
 }

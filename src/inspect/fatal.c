@@ -30,7 +30,7 @@ static const struct fatal { const char *name; uint8_t text; bool function, forma
 static const struct fatal *fatal_of(struct str name)
 {
 	for (size_t k = 0; k < sizeof fatals / sizeof *fatals; k++)
-		if (str_is(name, fatals[k].name))
+		if (str_is(str_function(name), fatals[k].name))
 			return &fatals[k];
 	return NULL;
 }

@@ -35,10 +35,7 @@ static bool on_stack(struct target *t, const struct report_thread *th, const cha
 {
 	const struct native_view v = native_view_of(t, th, 0);
 	for (size_t i = v.n > OLDEST ? v.n - OLDEST : 0; i < v.n; i++) {
-		struct str name = native_view_function(&v, i, NULL);
-		const char *dot = name.len ? memchr(name.s, '.', name.len) : NULL;
-		if (dot)
-			name.len = (size_t)(dot - name.s);
+		const struct str name = str_function(native_view_function(&v, i, NULL));
 		for (const char *const *n = names; name.len && *n; n++)
 			if (str_is(name, *n))
 				return true;

@@ -73,6 +73,7 @@ static bool like(const char *pattern, struct str s)
 
 static bool is_plumbing(struct str name)
 {
+	name = str_function(name);
 	for (size_t i = 0; name.len && plumbing[i]; i++)
 		if (like(plumbing[i], name))
 			return true;

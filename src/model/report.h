@@ -98,7 +98,7 @@ struct report_thread {
 };
 struct report_group { const size_t *threads; size_t n; }; /* indexes of threads whose stacks are the same */
 
-/* A line that explains the verdict: "handler", "signal", "collector", "state", "id" and what is to be said of it. */
+/* A line that explains the verdict: "handler", "signal", "collector", "state", "id", "exception" and what is to be said of it. */
 struct report_note { const char *key; struct str text; };
 
 struct report_interp { int64_t id; /* up to 3.6, which number none: its place, the main one first */ bool main; bool gil_known, gil_locked; int64_t gil_holder_tid; /* -1: nobody or not known */ };
