@@ -163,7 +163,7 @@ START_TEST(group_differs)
 		struct report_frame *f = (struct report_frame *)(uintptr_t)build_frame(r, "/a.py", 3, "f", 4, 9, "f()");
 		const struct report_frame *stack[] = { f, f, f, f, f };
 		struct report_thread *t = build_thread(r, i, NULL);
-		size_t n = 5;
+		size_t n = _i == 8 ? 0 : 5;
 		if (i) {
 			t->on_cpu = true; /* the state does not part them */
 			f->at.col = 5;    /* nor do columns */
@@ -174,6 +174,8 @@ START_TEST(group_differs)
 			case 4: n = 4; break;
 			case 5: t->broken = STR("points to itself"); break;
 			case 6: f->python = false; break;
+			case 7: t->has_python = false; break;
+			case 8: t->has_python = false; break;
 			}
 		}
 		build_stack(r, stack, n);
@@ -288,7 +290,7 @@ int main(void)
 	tcase_add_loop_test(c, fold_random, 0, 12);
 	tcase_add_test(c, fold_scales);
 	tcase_add_test(c, group);
-	tcase_add_loop_test(c, group_differs, 0, 7);
+	tcase_add_loop_test(c, group_differs, 0, 9);
 	tcase_add_test(c, group_interpreters);
 	tcase_add_test(c, group_many);
 	tcase_add_test(c, problem);

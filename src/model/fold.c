@@ -111,7 +111,7 @@ static const struct report_frame *next_telling(struct telling *w, uint64_t *repe
 
 static uint64_t stack_hash(const struct report_thread *t)
 {
-	uint64_t h = mix(0, t->broken.s != NULL), repeat;
+	uint64_t h = mix(mix(0, t->broken.s != NULL), t->has_python), repeat;
 	struct telling w = { .t = t };
 	for (const struct report_frame *f; (f = next_telling(&w, &repeat)) != NULL;) {
 		h = hash_str(hash_str(mix(mix(h, repeat), (uint64_t)f->at.line << 1 | f->python), f->function), f->file);
@@ -123,7 +123,7 @@ static uint64_t stack_hash(const struct report_thread *t)
 
 static bool stack_same(const struct report_thread *a, const struct report_thread *b)
 {
-	if (!a->broken.s != !b->broken.s || !a->n_runs != !b->n_runs)
+	if (!a->broken.s != !b->broken.s || !a->n_runs != !b->n_runs || a->has_python != b->has_python)
 		return false;
 	struct telling x = { .t = a }, y = { .t = b };
 	uint64_t x_repeat = 0, y_repeat = 0;
