@@ -64,7 +64,8 @@ int linetable_310(struct blob table, int firstlineno, int64_t lasti, struct posi
 		*ret = position_of(line);
 		return 0;
 	}
-	return ERR_CORRUPT; /* the table ends before the instruction */
+	/* It ends before the instruction; code whose table somebody took away (co_linetable=b"") has no lines. */
+	return table.len ? ERR_CORRUPT : ERR_ABSENT;
 }
 
 /* Six bits a byte, least first; bit 6 says that another follows.  Bit 7 marks the start of an entry, never this. */
@@ -189,5 +190,6 @@ int linetable_locations(struct blob table, int firstlineno, int64_t lasti, struc
 		*ret = here;
 		return 0;
 	}
-	return ERR_CORRUPT; /* the table ends before the instruction */
+	/* It ends before the instruction; code whose table somebody took away (co_linetable=b"") has no lines. */
+	return table.len ? ERR_CORRUPT : ERR_ABSENT;
 }
