@@ -140,6 +140,43 @@ START_TEST(built)
 }
 END_TEST
 
+/* A new thread to which clone has just returned 0: whatever lies on its stack, it has no caller, and nothing is missing. */
+START_TEST(unborn)
+{
+	static const struct { int64_t nr; uint64_t returned; const char *out; } cases[] = {
+		{ 435, 0, "400010!;1" }, { 56, 0, "400010!;1" },
+		{ 435, 4711, "400010! 400020g;4" }, { 56, 4711, "400010! 400020g;4" }, /* the one that made it */
+		{ 202, 0, "400010! 400020g;4" }, { -1, 0, "400010! 400020g;4" },
+	};
+	set_code();
+	memset(stack, 0, sizeof stack);
+	put(STACK + 0x108, CODE + 0x20);
+	struct image *img = image(1);
+	registers(img, 0, CODE + 0x10, STACK + 0x100, STACK + 0x100);
+	const struct thread *t;
+	image_threads(img, &t);
+	struct regs *r = (struct regs *)&t->regs;
+	r->value[0] = cases[_i].returned;
+	r->known |= 1;
+	r->syscall.known = true;
+	r->syscall.nr = cases[_i].nr;
+	struct modules *mods = no_modules(img);
+	struct native *n;
+	const struct native_records *rec;
+	struct err err = { 0 };
+	ck_assert_int_eq(native_start(img, mods, &native_default, &n, &err), 0);
+	ck_assert_msg(native_finish(n, &rec, &err) == 0, "%s", err.msg);
+	struct sb b = { 0 };
+	pcs(rec, 0, &b);
+	sb_char(&b, '\0');
+	ck_assert_str_eq(b.s, cases[_i].out);
+	sb_free(&b);
+	native_close(n);
+	modules_close(mods);
+	image_close(img);
+}
+END_TEST
+
 /*
  * Other machines.  Code: calls end at 0x20, 0x30 (ARM: in Thumb) and 0x200, and a handler returns to 0x400.  Registers: pc, sp, fp, lr;
  * words from STACK + 0x100 on, of the machine's width.
@@ -555,6 +592,7 @@ int main(void)
 	TCase *c = tcase_create("child");
 	tcase_set_timeout(c, 30);
 	tcase_add_loop_test(c, built, 0, (int)(sizeof stacks / sizeof *stacks));
+	tcase_add_loop_test(c, unborn, 0, 6);
 	tcase_add_loop_test(c, damaged, 0, (int)(sizeof damages / sizeof *damages));
 	tcase_add_loop_test(c, recorded, 0, 2);
 	tcase_add_loop_test(c, machines, 0, (int)(sizeof others / sizeof *others));

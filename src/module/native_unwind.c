@@ -353,6 +353,26 @@ static void put_regs(struct unwind *u, Dwfl_Frame *state)
 		native_put_regs(&u->out, &r);
 }
 
+/*
+ * Is this where clone returned 0 to a new thread, on whose stack nothing is yet?  glibc's clone.S and clone3.S end the table before the
+ * system call, since it would tell of the thread that called.  What a call returns is in DWARF's register 0 on all of these.
+ */
+static bool is_unborn(const struct unwind *u)
+{
+	static const struct { uint16_t machine; int64_t nr; } clones[] = {
+		{ EM_X86_64, 56 }, { EM_X86_64, 435 }, { EM_386, 120 }, { EM_386, 435 },
+		{ EM_AARCH64, 220 }, { EM_AARCH64, 435 }, { EM_ARM, 120 }, { EM_ARM, 435 },
+	};
+	const struct regs *r = &u->threads[u->thread].regs;
+
+	if (u->n != 1 || u->tables == TABLES_YES || !r->syscall.known || !(r->known & 1) || r->value[0])
+		return false;
+	for (size_t i = 0; i < sizeof clones / sizeof *clones; i++)
+		if (clones[i].machine == u->abi->machine && clones[i].nr == r->syscall.nr)
+			return true;
+	return false;
+}
+
 static int frame(Dwfl_Frame *state, void *arg)
 {
 	struct unwind *u = arg;
@@ -368,6 +388,8 @@ static int frame(Dwfl_Frame *state, void *arg)
 	f.pc = begins ? u->from_pc : guess_plain(&u->guess, pc);
 	f.bits = begins ? u->from_bits : (uint8_t)((u->tables == TABLES_YES ? 0 : NATIVE_GUESS) | (activation ? 0 : NATIVE_CALL));
 	const bool code = guess_code(&u->guess, f.pc - (f.bits & NATIVE_CALL));
+	if (is_unborn(u))
+		return stop(u, NATIVE_WHOLE, NULL);
 	if (u->n && !code && !(begins && !f.bits) && !guess_is_sigreturn(&u->guess, f.pc))
 		return stop(u, f.pc ? NATIVE_BROKEN : NATIVE_WHOLE, "the caller would be where no code is");
 	if (!begins && u->abi->machine == EM_AARCH64 && f.pc != pc) {
@@ -604,7 +626,7 @@ static void unwind_thread(struct unwind *u, size_t i)
 			snprintf(why, sizeof why, "no unwind table tells of the function there");
 		if (u->end != NATIVE_BROKEN && u->end != NATIVE_NO_MODULE && u->end != NATIVE_NO_TABLES)
 			continue;
-		if (t != TABLES_YES && is_entry(u))
+		if (t != TABLES_YES && (is_entry(u) || is_unborn(u)))
 			u->end = NATIVE_WHOLE;
 		else
 			(void)!(by_registers(u) || by_pointer(u) || scan(u));
