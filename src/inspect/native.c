@@ -510,19 +510,32 @@ static void jit_evaluates(struct natives *n, size_t n_items)
 	}
 }
 
-/*
- * A thread state without a frame, in a thread that evaluates Python and called something from there: what the evaluation loop calls
- * before it links its frame, or after, is nothing that lasts.  Up to 3.9 it may be another interpreter's, whose state names another thread.
- * A thread without a state that evaluates has one that names another thread, or was not found.
- */
-static void say_lost(struct natives *n, struct report_thread *th)
+/* A program that switches stacks and frames below Python: a thread's native stack then holds others' evaluations too. */
+static bool switches_stacks(const struct natives *n)
 {
-	size_t evals = 0;
-	for (size_t i = 1; i < n->native.n; i++)
-		evals += n->native.p[i].eval;
-	if (!evals || (th->has_python && n->r->interps.n != 1))
+	const struct module *mods;
+	const size_t count = modules_list(n->t->mods, &mods);
+
+	for (size_t i = 0; i < count; i++)
+		if (module_is(&mods[i], "_greenlet.") || module_is(&mods[i], "greenlet."))
+			return true;
+	return false;
+}
+
+/*
+ * A thread state without a frame, in a thread that evaluates Python and called something from there.  What the evaluation loop calls
+ * before it links its frame, or after, lasts no time and calls little.  Up to 3.9 it may be another interpreter's, whose state names
+ * another thread.  A thread without a state that evaluates has one that names another thread, or was not found.
+ */
+static void say_lost(struct natives *n, const struct native_stack *s, struct report_thread *th)
+{
+	enum { LEAF = 3 };
+	size_t first = 0;
+	while (first < n->native.n && !n->native.p[first].eval)
+		first++;
+	if (!first || first >= n->native.n || (th->has_python && (first < LEAF || s->end != NATIVE_WHOLE || n->r->interps.n != 1 || switches_stacks(n))))
 		return;
-	th->broken = th->has_python ? STR("its thread state has no frame, though its native stack evaluates Python")
+	th->broken = th->has_python ? STR("its thread state has no frame, though its native stack evaluates Python: it is likely lost")
 				    : STR("its native stack evaluates Python, but no thread state is known to be its own");
 	report_problem(n->r, P_FRAMES_BROKEN, (long long)th->tid, str_c(n->r->arena, th->broken), 0ULL, whole_or(n->t, NOT_THERE));
 }
@@ -586,7 +599,7 @@ void natives_stack(struct natives *n, size_t index, const struct native_part *pa
 		}
 	}
 	if (n_parts ? !broken && !n->runs.n : n->interpreter && n->t->py && !n->t->py->salvaged)
-		say_lost(n, th);
+		say_lost(n, s, th);
 	else if (!n_parts)
 		say_stateless(n, th);
 	jit_evaluates(n, n_items);

@@ -228,7 +228,7 @@ def lost_frames(python, snap, rep):
         if not tap.ok(got is not None and zeroed > 0, name + ": report", "%d zeroed; %s" % (zeroed, done.stderr.decode())):
             return
         said = [p["message"] for p in got["problems"] if p["code"] == "PZ401"]
-        tap.equal(said, ["thread %d: its thread state has no frame, though its native stack evaluates Python; older frames are unknown, 0 known" % thread["tid"]], name)
+        tap.equal(said, ["thread %d: its thread state has no frame, though its native stack evaluates Python: it is likely lost; older frames are unknown, 0 known" % thread["tid"]], name)
 
 
 def one(python):
