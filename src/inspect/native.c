@@ -530,10 +530,10 @@ static bool switches_stacks(const struct natives *n)
 static void say_lost(struct natives *n, const struct native_stack *s, struct report_thread *th)
 {
 	enum { LEAF = 3 };
-	size_t first = 0;
+	size_t first = th->has_python ? 0 : 1;
 	while (first < n->native.n && !n->native.p[first].eval)
 		first++;
-	if (!first || first >= n->native.n || (th->has_python && (first < LEAF || s->end != NATIVE_WHOLE || n->r->interps.n != 1 || switches_stacks(n))))
+	if (first >= n->native.n || (th->has_python && (first < LEAF || s->end != NATIVE_WHOLE || n->r->interps.n != 1 || switches_stacks(n))))
 		return;
 	th->broken = th->has_python ? STR("its thread state has no frame, though its native stack evaluates Python: it is likely lost")
 				    : STR("its native stack evaluates Python, but no thread state is known to be its own");

@@ -229,13 +229,6 @@ static int frames_of(struct collect *c, const struct state *st, uint64_t *shown,
 	}
 	part.n = c->python.n - part.first;
 	*vec_push(&c->parts) = part;
-	/* 3.15: every chain of a thread ends at the frame that was made with it (Include/cpython/pystate.h). */
-	addr_t base;
-	if (rc == 0 && *shown < c->lim->frames && READ(c->t->py, st->th.addr, PyThread, base_frame, &base) == 0 && base && part.n &&
-	    c->python.p[c->python.n - 1].addr != base) {
-		rc = ERR_CORRUPT;
-		w.next = 0;
-	}
 	const struct oldest_entry *other = rc == 0 && part.n ? other_of(c, c->python.p[c->python.n - 1].addr, st->th.addr, out->tid) : NULL;
 	if (other && st->th.stale) {
 		c->python.n = part.first;

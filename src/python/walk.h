@@ -11,5 +11,7 @@ int walk_enter(struct walk *w) MUST_CHECK;
 void walk_leave(struct walk *w, addr_t next);
 /* Nothing follows any more; returns rc. */
 int walk_stop(struct walk *w, int rc);
+/* The thread whose stack in use an address lies in: the nearest stack pointer (->at) below it, in the same piece of memory; NULL. */
+const struct py_tid *thread_by_stack(const struct py *py, addr_t at);
 
 #endif

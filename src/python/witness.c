@@ -6,14 +6,21 @@
  * state and runs nothing.  From 3.11 on it says which frame that call runs, and a call's first frame is linked to the one that the
  * caller's C frame says (Python/ceval.c 3.11, 3.12: _PyEval_EvalFrameDefault).
  *
- * The data stack, 3.11 on: frames of functions lie on it one after the other, the oldest from the second word of the first chunk on
- * (Python/pystate.c: push_chunk, _PyThreadState_PopFrame).
+ * A thread may have been stopped at any instruction.  A call of the evaluation loop is in tstate->cframe before it says which frame it
+ * runs, and the frame before it is linked: as long as the C frame lies next to the thread's stack pointer, nothing it says is evidence.
+ *
+ * No evidence are, as healthy threads have them: frames on the data stack that no chain leads to (one that returned is unlinked before
+ * its locals are cleared, whose __del__ may run for ever; one that is called is there before it is linked, and comparing keywords runs
+ * Python), and on 3.15 a chain that does not end at tstate->base_frame (greenlet starts chains of its own).
  */
 #include "python/witness.h"
 
 #include "python/walk.h"
 
-enum { CFRAMES = 64, CHUNKS = 1000000 };
+enum {
+	CFRAMES = 64, CHUNKS = 1000000,
+	NEWEST = 64,      /* words of stack: what the evaluation loop keeps below its C frame; up to 43 are seen */
+};
 
 /* The C frame in the thread state; 0: this version has none there. */
 static addr_t root_of(const struct py *py, addr_t thread)
@@ -23,24 +30,20 @@ static addr_t root_of(const struct py *py, addr_t thread)
 	return READ(py, thread, PyThread, root_cframe, &root) == 0 ? root : 0;
 }
 
-/* The first word that frames of functions take where there are none; ERR_ABSENT: no data stack. */
-static int empty_top(const struct py *py, addr_t chunk, addr_t *previous, addr_t *ret)
+/* Does a frame stand there?  Only then is it evidence that a C frame names it. */
+static bool is_frame(const struct py *py, addr_t frame)
 {
-	addr_t data;
+	struct walk w = py_frames(py, frame);
+	struct py_frame f;
 
-	if (!chunk || !HAS(py, PyStackChunk, data))
-		return ERR_ABSENT;
-	int rc = READ(py, chunk, PyStackChunk, previous, previous);
-	if (rc == 0)
-		rc = READ(py, chunk, PyStackChunk, data, &data);
-	return rc == 0 && !add_fits(data, image_abi(py->img)->width, ret) ? ERR_CORRUPT : rc;
+	return py_next_frame(&w, &f) > 0 && !f.no_code;
 }
 
 /* Of a thread state without a frame: why it cannot be right; NULL: nothing speaks against it. */
 static const char *no_frame(const struct py *py, addr_t thread)
 {
 	const addr_t root = root_of(py, thread);
-	addr_t at, frame, previous, top, empty;
+	addr_t at, frame;
 
 	if (READ(py, thread, PyThread, cframe, &at) == 0) {
 		if (!at)
@@ -48,26 +51,60 @@ static const char *no_frame(const struct py *py, addr_t thread)
 		for (unsigned n = 0; n < CFRAMES && root && at && at != root; n++) {
 			if (READ(py, at, PyCFrame, current_frame, &frame) < 0)
 				break;
-			if (frame)
+			if (is_frame(py, frame))
 				return "its C frame has no frame, though an older one has";
 			if (READ(py, at, PyCFrame, previous, &at) < 0)
 				break;
 		}
 	}
-	if (READ(py, thread, PyThread, base_frame, &at) == 0 && at)
-		return "its frame pointer is null, though all frames of a thread stand on one";
-	if (READ(py, thread, PyThread, datastack_chunk, &at) == 0 && READ(py, thread, PyThread, datastack_top, &top) == 0 &&
-	    empty_top(py, at, &previous, &empty) == 0 && (previous || top != empty))
-		return "its frame pointer is null, though frames lie on its data stack";
 	return NULL;
+}
+
+/* Does a call of the evaluation loop run these frames, from the first of which a frame or nothing (*oldest) leads on? */
+static bool runs(const struct py *py, addr_t frame, bool *oldest)
+{
+	struct walk w = py_frames(py, frame);
+	struct py_frame f;
+
+	while (py_next_frame(&w, &f) > 0 && !f.no_code) {
+		if (HAS(py, PyFrame, is_entry) ? !f.entry : !f.shim)
+			continue;
+		*oldest = !w.next;
+		return *oldest || is_frame(py, w.next);
+	}
+	return false;
+}
+
+/*
+ * Did the newest call of the evaluation loop stop while it was being entered or left?  Then *caller is the frame that it was called
+ * from, which is all that is sure.
+ */
+static bool is_entering(const struct py *py, const struct py_thread *t, addr_t *caller)
+{
+	addr_t at, previous, frame;
+	bool oldest = false;
+
+	if (!HAS(py, PyCFrame, current_frame) || (runs(py, t->frame, &oldest) && !oldest) || READ(py, t->addr, PyThread, cframe, &at) < 0 || !at || at == root_of(py, t->addr))
+		return false;
+	const struct py_tid *on = thread_by_stack(py, at);
+	if (!on || on->tid != t->tid || at - on->at >= NEWEST * (addr_t)image_abi(py->img)->width)
+		return false;
+	if (READ(py, at, PyCFrame, previous, &previous) < 0 || !previous || READ(py, previous, PyCFrame, current_frame, &frame) < 0 ||
+	    (frame ? !is_frame(py, frame) : oldest))
+		return false;
+	*caller = frame;
+	return true;
 }
 
 struct walk py_thread_frames(const struct py *py, const struct py_thread *t)
 {
-	struct walk w = py_frames(py, t->frame);
+	addr_t caller;
+	const bool entering = is_entering(py, t, &caller);
+	struct walk w = py_frames(py, entering ? caller : t->frame);
 
 	w.owner = t->addr;
-	if (!t->frame && !t->starting)
+	w.calls = entering;
+	if (!t->frame && !t->starting && !entering)
 		w.why = no_frame(py, t->addr);
 	if (w.why)
 		w.failed = ERR_CORRUPT;
@@ -85,43 +122,49 @@ static const char *by_cframe(const struct py *py, addr_t thread, unsigned long c
 	for (; calls && at && at != root; calls--)
 		if (READ(py, at, PyCFrame, previous, &at) < 0)
 			return NULL;
-	if (calls || !at || READ(py, at, PyCFrame, current_frame, &frame) < 0 || !frame)
+	if (calls || !at || READ(py, at, PyCFrame, current_frame, &frame) < 0 || !is_frame(py, frame))
 		return NULL;
 	return "the chain of frames ends at a call of the evaluation loop whose caller ran Python";
 }
 
-/*
- * Is the frame the oldest of the data stack?  1 yes, ERR_CORRUPT no, ERR_ABSENT: it lies on another one, of which nothing is known
- * (greenlets have their own).
- */
-static int is_oldest(const struct py *py, addr_t thread, addr_t frame)
+/* The first word that frames of functions take where there are none; ERR_ABSENT: no data stack. */
+static int empty_top(const struct py *py, addr_t chunk, addr_t *previous, addr_t *ret)
+{
+	addr_t data;
+
+	if (!chunk || !HAS(py, PyStackChunk, data))
+		return ERR_ABSENT;
+	int rc = READ(py, chunk, PyStackChunk, previous, previous);
+	if (rc == 0)
+		rc = READ(py, chunk, PyStackChunk, data, &data);
+	return rc == 0 && !add_fits(data, image_abi(py->img)->width, ret) ? ERR_CORRUPT : rc;
+}
+
+/* Is the frame the oldest of the data stack?  Then nothing is missing; that it is not says nothing. */
+static bool is_oldest(const struct py *py, addr_t thread, addr_t frame)
 {
 	addr_t chunk, previous = 0, empty, end;
 	uint64_t size;
 
 	if (!frame || READ(py, thread, PyThread, datastack_chunk, &chunk) < 0)
-		return ERR_ABSENT;
+		return false;
 	for (unsigned n = 0; n < CHUNKS && chunk; n++, chunk = previous) {
 		if (empty_top(py, chunk, &previous, &empty) < 0 || READ(py, chunk, PyStackChunk, size, &size) < 0 || !add_fits(chunk, size, &end))
-			return ERR_ABSENT;
+			return false;
 		if (frame > chunk && frame < end)
-			return previous || frame != empty ? ERR_CORRUPT : 1;
+			return !previous && frame == empty;
 	}
-	return ERR_ABSENT;
+	return false;
 }
 
 void witness_frame(struct walk *w, const struct py_frame *f, addr_t next)
 {
-	const struct py *py = w->py;
-
-	w->calls += HAS(py, PyFrame, is_entry) ? f->entry : f->shim;
-	if (!f->shim && HAS(py, PyFrame, owner) && !f->owner)
+	w->calls += HAS(w->py, PyFrame, is_entry) ? f->entry : f->shim;
+	if (!f->shim && HAS(w->py, PyFrame, owner) && !f->owner)
 		w->oldest = f->addr;
-	if (next)
+	if (next || is_oldest(w->py, w->owner, w->oldest))
 		return;
-	int rc = is_oldest(py, w->owner, w->oldest);
-	w->why = rc == ERR_CORRUPT ? "the chain of frames ends before the oldest one on its data stack" :
-		 rc == ERR_ABSENT ? by_cframe(py, w->owner, w->calls) : NULL;
+	w->why = by_cframe(w->py, w->owner, w->calls);
 	if (w->why)
 		w->failed = ERR_CORRUPT;
 }
