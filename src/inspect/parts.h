@@ -15,6 +15,8 @@ struct str started_in(struct target *t);
 
 /* Once it is known whether a thread crashed: the one that matters first. */
 void threads_sort(struct report *r);
+/* Mark the kernel's names that are another thread's Python name. */
+void threads_inherited_names(struct report *r);
 
 /* How to have the whole file where it is cut or damaged; otherwise (may be NULL) where it is whole. */
 const char *whole_or(const struct target *t, const char *otherwise);
