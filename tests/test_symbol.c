@@ -142,6 +142,38 @@ START_TEST(in_the_image)
 }
 END_TEST
 
+static void count_dynamic(void *arg, addr_t addr, size_t len)
+{
+	*(unsigned *)arg += len && addr >= 0x50000000 + SO_DYNAMIC && addr < 0x50000000 + SO_DYNAMIC + 0x200;
+}
+
+/* What was learnt while a watch was paused is read again once it counts: a recording has what it stands on. */
+START_TEST(learnt_in_a_pause)
+{
+	struct build_elf *b = core_of("x86_64");
+	struct build_so so = { .abi = *build_elf_abi(b), .symbols = symbols, .n_symbols = N_SYMS, .stripped = true };
+	uint8_t *file = build_so(&so);
+	build_so_map(b, &so, file, 0x50000000, "/nowhere/libx.so", SO_USUAL | SO_READ_ONLY);
+	struct image *img = build_elf_open(b);
+	struct modules *mods = open_modules(img, false);
+	unsigned n = 0;
+	image_watch(img, count_dynamic, &n);
+	image_watch_pause(img, true);
+	want_symbol(mods, "thing", 0x50000000 + SO_TEXT + 0x100, "dynamic");
+	ck_assert_uint_eq(n, 0);
+	image_watch_pause(img, false);
+	want_symbol(mods, "thing", 0x50000000 + SO_TEXT + 0x100, "dynamic");
+	ck_assert_uint_gt(n, 0);
+	const unsigned once = n;
+	want_symbol(mods, "thing", 0x50000000 + SO_TEXT + 0x100, "dynamic");
+	ck_assert_uint_eq(n, once);
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(file);
+}
+END_TEST
+
 /* A default core and its file: dynamic symbols through the pages laid beneath, local ones and sections from the file. */
 START_TEST(in_the_file)
 {
@@ -568,6 +600,7 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, make_files, remove_files);
 	tcase_add_loop_test(tc, in_the_image, 0, 12 * N_ABIS);
+	tcase_add_test(tc, learnt_in_a_pause);
 	tcase_add_loop_test(tc, in_the_file, 0, N_ABIS);
 	tcase_add_loop_test(tc, travelled, 0, sizeof inside / sizeof *inside);
 #if HAVE_LZMA

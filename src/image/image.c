@@ -456,6 +456,11 @@ void image_watch(struct image *img, void (*got)(void *arg, addr_t addr, size_t l
 	img->watch_arg = arg;
 }
 
+bool image_watch_paused(const struct image *img)
+{
+	return img->paused != NULL;
+}
+
 void image_watch_pause(struct image *img, bool pause)
 {
 	void (*watch)(void *arg, addr_t addr, size_t len) = pause ? img->watch : img->paused;

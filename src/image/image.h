@@ -165,6 +165,7 @@ void image_forget(struct image *img);                    /* drop the page cache:
 void image_watch(struct image *img, void (*got)(void *arg, addr_t addr, size_t len), void *arg);
 /* While it is paused nothing is told: of a look for what mostly is not there; what it finds is read again. */
 void image_watch_pause(struct image *img, bool pause);
+bool image_watch_paused(const struct image *img);        /* what is learnt now and kept must be read again once it counts */
 void image_settle(struct image *img);                    /* after the last add: sorts, drops overlaps; called by image_open_bytes too */
 
 #endif

@@ -22,6 +22,7 @@ struct dynamic {
 	addr_t bloom, buckets, chains;
 	uint32_t hash_buckets, hash_chains;     /* of hash */
 	uint8_t hash_width;                     /* 4, but for s390x and alpha */
+	bool untold;                            /* read while the image's watch was paused */
 };
 
 /* A file on disk that is used: opened when first asked for, and again after it was closed, if it is still the same. */

@@ -87,9 +87,10 @@ static void read_hash(struct mod *m)
 static struct dynamic *dynamic_of(struct mod *m)
 {
 	struct dynamic *d = &m->dyn;
-	if (d->state != NOT_TRIED)
+	const bool untold = image_watch_paused(m->mods->img);
+	if (d->state != NOT_TRIED && (untold || !d->untold))
 		return d->state == READY ? d : NULL;
-	d->state = FAILED;
+	*d = (struct dynamic){ .state = FAILED, .untold = untold };
 	const struct abi *abi = image_abi(m->mods->img);
 	if (!m->head || !m->pub.bias_known || !m->head->dynamic.memsz)
 		return NULL;
