@@ -75,6 +75,18 @@ static bool runs(const struct py *py, addr_t frame, bool *oldest)
 	return false;
 }
 
+/* Does the chain from frame lead on to its end, by way of `by` (0: of whichever)?  What its frames run does not count: damage may be there. */
+static bool leads(const struct py *py, addr_t frame, addr_t by)
+{
+	struct walk w = py_frames(py, frame);
+	struct py_frame f;
+	bool met = !by;
+
+	while (py_next_frame(&w, &f) > 0)
+		met = met || f.addr == by;
+	return met && !w.failed && !w.why;
+}
+
 /*
  * Did the newest call of the evaluation loop stop while it was being entered or left?  Then *caller is the frame that it was called
  * from, which is all that is sure.
@@ -90,7 +102,7 @@ static bool is_entering(const struct py *py, const struct py_thread *t, addr_t *
 	if (!on || on->tid != t->tid || at - on->at >= NEWEST * (addr_t)image_abi(py->img)->width)
 		return false;
 	if (READ(py, at, PyCFrame, previous, &previous) < 0 || !previous || READ(py, previous, PyCFrame, current_frame, &frame) < 0 ||
-	    (frame ? !is_frame(py, frame) : oldest))
+	    (frame ? !is_frame(py, frame) : oldest) || leads(py, t->frame, frame))
 		return false;
 	*caller = frame;
 	return true;
