@@ -166,7 +166,7 @@ check('a cut snapshot: copy it or take it again', {'PZ101', 'PZ305', 'PZ401', 'P
 check('a cut snapshot: nothing of crashes', not any('ulimit' in p['hint'] or 'crash' in p['hint'] or 'coredump' in p['hint'] for p in problems), problems)
 limits = text.split('\nLimits of this report')[1].split('\n')[1:]
 broken = [i for i, line in enumerate(limits) if 'older frames are unknown' in line]
-check('a cut snapshot: what several need is said once', len(broken) > 1 and broken == list(range(broken[0], broken[0] + len(broken))) and
+check('a cut snapshot: what several need is said once', broken and broken == list(range(broken[0], broken[0] + len(broken))) and
       limits[broken[-1] + 1].startswith('    try: copy it again'), text)
 
 help_text = subprocess.run([PYANALYZE, '--help'], capture_output=True).stdout.decode()

@@ -150,7 +150,7 @@ static int no_room(const struct file *f, const struct unpacked *how, const char 
 	uint64_t need = estimate(f, how, size), left = room(f);
 	uint64_t have = f->written + (left == UINT64_MAX || left < room_kept ? 0 : left - room_kept);
 	bool about = need > have;
-	err_set(err, ERR_LIMIT, "needs %s %s in %s to unpack %s, %s are free", about ? "about" : "more than", str_size(about ? need : f->written, need_text),
+	err_set(err, ERR_LIMIT, "needs %s %s in %s to unpack %s, %s are free", about ? "about" : "more than", str_size(about ? need : have, need_text),
 		f->dir, name, str_size(have, have_text));
 	err_hint(err, "TMPDIR=DIR pyanalyze %s, with a DIR on a disk that has room", spool_operand(name));
 	return ERR_LIMIT;

@@ -40,7 +40,10 @@ def check(name, path, tids):
         tap.equal((chain[0], chain[-2:]), (("bootstrap", 0), [("<module>", other), ("tenant_%d" % k, other)]), "%s: tenant_%d's chain" % (name, k))
         tap.equal([i for n, (_, i) in enumerate(chain) if not n or chain[n - 1][1] != i], [0, other], "%s: tenant_%d's order" % (name, k))
         tap.equal(at[0].get("interpreters"), [0, other], "%s: tenant_%d's interpreters" % (name, k))
-    tap.equal([p["message"] for p in rep["problems"] if p["code"] == "PZ411"], [], "%s: native and Python frames match" % name)
+    old = [int(n) for n in rep["python"]["version"].split(".")[:2]] < [3, 10]
+    # Without names nor code, which a core leaves out, nothing tells the evaluation loop up to 3.10; that both are shown is said.
+    tap.equal([p["message"] for p in rep["problems"] if p["code"] == "PZ411" and (not old or "no evaluation frame is known by name" not in p["message"])], [],
+              "%s: native and Python frames match" % name)
     text = run([PYANALYZE, path]).stdout.decode()
     tap.ok("\n4 threads with 7 thread states" in text, "%s: four threads" % name, "\n".join(text.splitlines()[:8]))
     tap.ok(text.count("  --- in interpreter 0:\n") == 3, "%s: the text shows where it goes over" % name, text)

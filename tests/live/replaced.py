@@ -153,19 +153,24 @@ def library(python):
         try:
             if not tap.ok(target.wait_ready(), "%s: library: the program parks" % python.name, target.text()):
                 return
-            # Read when it is gone, so that no name comes from its .symtab, which is not mapped.
             want = natives("at its place", [], lambda: os.unlink(copy))
             if not want:
                 return
             named = [n for stack in want for n in stack if n]
             tap.ok(len(named) > 20 and not [n for n in named if n in ("_init", "_fini")], "%s: library: names" % python.name, want)
             tap.equal(natives("deleted", []), want, "%s: library deleted: the same frames" % python.name)
+
+            def unnamed(name, got):
+                """Who may not open the deleted file has no .symtab of it: functions of the dynamic table keep their names, no name is another."""
+                same = [len(s) for s in got] == [len(s) for s in want] and all(g in (None, w) for s, t in zip(got, want) for g, w in zip(s, t))
+                tap.ok(same and sum(g is not None for s in got for g in s) > 20, "%s: %s: the same frames" % (python.name, name), got)
+
             if shutil.which("setpriv"):
-                tap.equal(natives("deleted, not root", unable), want, "%s: library deleted, not root: the same frames" % python.name)
+                unnamed("library deleted, not root", natives("deleted, not root", unable))
             else:
                 tap.skip("%s: library deleted, not root" % python.name, "no setpriv")
             shutil.copy("/bin/true", copy)
-            tap.equal(natives("replaced", unable), want, "%s: library replaced, not root: the same frames" % python.name)
+            unnamed("library replaced, not root", natives("replaced", unable))
         finally:
             target.end()
 
