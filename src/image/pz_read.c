@@ -381,6 +381,7 @@ static int load(struct bytes *b, struct image *img, struct err *err)
 	}
 	struct image_facts *f = image_facts_mut(img);
 	f->file_size = file_size;
+	f->truncated = f->truncated || bgzf_truncated(payload); /* also where memory is whole, and only what follows it is not */
 	if (f->kind == IMAGE_CORE) /* bgzip's output */
 		f->compression = "gzip";
 	bgzf_watch(payload, damage_found, z);

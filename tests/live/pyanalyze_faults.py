@@ -249,7 +249,7 @@ def with_python(folder):
             got = names_and_stacks(rep)
             tap.ok(all(got[n] == want[n] or messages(rep, "PZ401") for n in got if n in want and got[n]), "core cut to %d %%: no wrong stack" % percent, got)
         size = os.path.getsize(snap)
-        for percent in (90, 60, 20):
+        for percent in (99, 60, 20):
             cut = os.path.join(folder, "cut.pz")
             shutil.copy(snap, cut)
             os.truncate(cut, size * percent // 100)
