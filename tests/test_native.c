@@ -3,9 +3,11 @@
  * opinion of them: tests/live/native.py.
  */
 #include <check.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -522,6 +524,59 @@ START_TEST(killed)
 }
 END_TEST
 
+/* What comes to the child before anything of its own has run: it ends the child, and no handler of the parent's sees it. */
+static volatile sig_atomic_t *handled; /* shared with the child */
+static int early; /* 0: none */
+
+static void parents_handler(int signo)
+{
+	*handled = signo;
+	_exit(0);
+}
+
+static void send_early(void)
+{
+	if (early)
+		raise(early);
+}
+
+static const struct { int signo; bool ignored; const char *said; } earlies[] = {
+	{ SIGSEGV, false, "died of signal 11" }, { SIGABRT, false, "died of signal 6" }, { SIGTERM, false, "died of signal 15" }, { SIGUSR1, false, "died of signal 10" },
+	{ SIGXCPU, false, "longer than" }, { SIGINT, false, NULL }, { SIGHUP, false, "died of signal 1" }, { SIGHUP, true, NULL }, { SIGXCPU, true, "longer than" },
+};
+
+START_TEST(signals_early)
+{
+	struct image *img;
+	struct modules *mods;
+	struct native *n;
+	const struct native_records *r;
+	struct err err = { 0 };
+	sigset_t before, after;
+	struct sigaction act = { .sa_handler = earlies[_i].ignored ? SIG_IGN : parents_handler }, now;
+	handled = mmap(NULL, sizeof *handled, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert(handled != MAP_FAILED);
+	ck_assert_int_eq(sigaction(earlies[_i].signo, &act, NULL), 0);
+	sigemptyset(&before);
+	sigaddset(&before, SIGUSR2); /* a caller's own, which is to stay */
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	ck_assert_int_eq(pthread_atfork(NULL, NULL, send_early), 0);
+	early = earlies[_i].signo;
+	start(100, &native_default, &img, &mods, &n);
+	early = 0;
+	ck_assert_int_eq(native_finish(n, &r, &err), !earlies[_i].said ? 0 : earlies[_i].signo == SIGXCPU ? ERR_LIMIT : ERR_GONE);
+	ck_assert_msg(!earlies[_i].said || strstr(err.msg, earlies[_i].said), "%s", err.msg);
+	ck_assert_int_eq(*handled, 0);
+	/* The parent's own are as they were. */
+	ck_assert(sigaction(earlies[_i].signo, NULL, &now) == 0 && now.sa_handler == act.sa_handler);
+	sigprocmask(SIG_SETMASK, NULL, &after);
+	for (int s = 1; s < NSIG; s++)
+		ck_assert_int_eq(sigismember(&after, s), sigismember(&before, s));
+	stop(img, mods, n);
+	munmap((void *)(uintptr_t)handled, sizeof *handled);
+}
+END_TEST
+
 START_TEST(too_slow)
 {
 	struct image *img;
@@ -601,6 +656,7 @@ int main(void)
 	tcase_add_test(c, register_records);
 	tcase_add_test(c, mini_records);
 	tcase_add_test(c, killed);
+	tcase_add_loop_test(c, signals_early, 0, (int)(sizeof earlies / sizeof *earlies));
 	tcase_add_test(c, too_slow);
 	tcase_add_test(c, starved);
 	tcase_add_test(c, nobody_asks);

@@ -270,6 +270,7 @@ void cli_start(struct cli *c, int argc, char **argv)
 	/* Both are told by write, too, and then the rest can be put in order. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+	signal(SIGCHLD, SIG_DFL); /* where a caller ignores it, how a child ended is lost, and its number is another's at once */
 }
 
 void cli_end(struct cli *c)

@@ -60,16 +60,31 @@ static void limit(unsigned what, uint64_t n)
 	}
 }
 
+/*
+ * No handler of the parent's runs here, also on what came before they were gone, and all that comes is what happens.  What a caller
+ * switched off (nohup) stays off, but for the limit's own.
+ */
+static void reset_signals(void)
+{
+	struct sigaction old;
+	for (int s = 1; s < NSIG; s++)
+		if (sigaction(s, NULL, &old) == 0 && (old.sa_flags & SA_SIGINFO || old.sa_handler != SIG_IGN))
+			signal(s, SIG_DFL);
+	signal(SIGXCPU, SIG_DFL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGINT, SIG_IGN); /* the parent ends both */
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 static _Noreturn void child(struct native *n, int fd, pid_t parent)
 {
 	uint64_t data = data_now(), most;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(1);
-	for (int s = 1; s < NSIG; s++)
-		signal(s, SIG_DFL);
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGINT, SIG_IGN); /* the parent ends both */
+	reset_signals();
 	limit(RLIMIT_CORE, 0);
 	limit(RLIMIT_FSIZE, SAID_ROOM); /* what it prints; the pipe is no file */
 	limit(RLIMIT_CPU, n->lim.seconds + 1);
@@ -102,14 +117,18 @@ int native_start(struct image *img, struct modules *mods, const struct native_li
 	clock_gettime(CLOCK_MONOTONIC, &n->start);
 	disk_files_hold(mods);
 	fflush(NULL); /* or both would write it */
+	sigset_t all, before; /* what comes to the child before it has its own waits until then */
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
 	pid_t parent = getpid(), pid = fork();
 	if (pid == 0) {
 		close(fd[0]);
 		child(n, fd[1], parent);
 	}
+	int saved = errno;
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	close(fd[1]);
 	if (pid < 0) {
-		int saved = errno;
 		native_close(n);
 		return err_set(err, ERR_IO, "no process for unwinding: %s", strerror(saved));
 	}

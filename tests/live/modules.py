@@ -390,12 +390,13 @@ def deaths(s):
         resource.prlimit(kid, resource.RLIMIT_CPU, (0, 5))
         os.kill(kid, signal.SIGCONT)
     for name, act, words in (("is killed", end_with(signal.SIGKILL), "died of signal 9"), ("crashes", end_with(signal.SIGSEGV), "died of signal 11"),
-                             ("aborts", end_with(signal.SIGABRT), "died of signal 6"), ("has no memory", starve, "memory"),
-                             ("loops", exhaust, "longer than"), ("stands still", lambda kid: None, "longer than")):
+                             ("crashes, of a caller that ignores SIGCHLD", end_with(signal.SIGSEGV), "died of signal 11"),
+                             ("aborts", end_with(signal.SIGABRT), "died of signal 6"), ("has no memory", starve, "memory"), ("loops", exhaust, "longer than"), ("stands still", lambda kid: None, "longer than")):
         tried = 0
         while tried < 8:
             tried += 1
-            p = subprocess.Popen([PYANALYZE, "--json", "-n", s.core], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            ignored = (lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)) if "SIGCHLD" in name else None
+            p = subprocess.Popen([PYANALYZE, "--json", "-n", s.core], stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=ignored,
                                  env=dict(os.environ, DEBUGINFOD_URLS=""))
             kid = child_of(p.pid)
             try:
