@@ -292,9 +292,12 @@ void build_thread_name(struct build *b, addr_t interp, uint64_t ident, const cha
 	bool is_signed = b->layout.abi.width == 4 && layout_has(&b->layout, F_PyInt_ob_ival);
 	addr_t key = build_int(b, is_signed ? (int32_t)ident : (int64_t)ident);
 	addr_t values[] = { b->types.none, build_str(b, name), key };
-	addr_t thread = build_instance(b, "Thread", names, values, 3, true);
+	const bool main = strcmp(name, "MainThread") == 0;
+	addr_t thread = build_instance(b, main ? "_MainThread" : "Thread", names, values, 3, true);
 	build_dict_set(b, b->threading_active, key, thread);
-	if (strcmp(name, "MainThread") == 0)
+	if (main && layout_has(&b->layout, F_PyInt_ob_ival)) /* 2.7 keeps the class, and no name for the thread */
+		build_dict_str(b, b->threading, "_MainThread", build_field_get(b, thread, F_PyObject_ob_type));
+	else if (main)
 		build_dict_str(b, b->threading, "_main_thread", thread);
 }
 

@@ -680,6 +680,7 @@ START_TEST(ended_main)
 	build_gil(b, b->interp, main);
 	struct py *py = build_py(b);
 	image_facts_mut(py->img)->kind = IMAGE_SNAPSHOT;
+	image_facts_mut(py->img)->pid = PID; /* the process's number stays that of its first thread */
 	struct report *r = report_new();
 	say(py->img, py, NULL, r);
 	ck_assert_uint_eq(r->threads.n, 2);

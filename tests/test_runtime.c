@@ -813,7 +813,7 @@ static void names(const struct layout *l, const char *config)
 		WRITE(b, b->runtime, PyRuntime, main_thread, IDENT);
 		ck_assert_int_eq(py_main_ident(build_py(b), &ident), 0);
 		ck_assert_uint_eq(ident, IDENT);
-	} else if (!b->runtime) { /* the last of the list, where nothing else says it */
+	} else if (!b->runtime) { /* threading's */
 		ck_assert_int_eq(py_main_ident(build_py(b), &ident), 0);
 		ck_assert_uint_eq(ident, IDENT);
 	}

@@ -261,13 +261,22 @@ void py_index_idents(struct py *py, struct arena *a)
 	vec_free(&all);
 }
 
+/* Words of glibc's struct pthread before the thread's number: a header and a list, where the thread pointer points behind it (nptl/descr.h). */
+enum { PTHREAD_TID = 26 };
+
 /*
- * Where pthread_t is not the thread pointer it is the address of struct pthread, which a thread that libpthread made has at the
- * top of its stack (glibc nptl/allocatestack.c, musl src/thread/pthread_create.c): of the states above a stack pointer, the
- * nearest.  The main thread has it elsewhere.
+ * Where pthread_t is not the thread pointer it is the address of struct pthread, in which glibc keeps the thread's number.  Else: a thread
+ * that libpthread made has it at the top of its stack (glibc nptl/allocatestack.c, musl src/thread/pthread_create.c): of the states
+ * above a stack pointer, the nearest.  The main thread has it elsewhere.
  */
 static pid_t tid_by_self(const struct py *py, uint64_t ident, bool main)
 {
+	const struct abi *abi = image_abi(py->img);
+	addr_t at;
+	uint64_t tid;
+
+	if (add_fits(ident, PTHREAD_TID * (uint64_t)abi->width, &at) && image_read_uint(py->img, at, 4, &tid) == 0 && tid && thread_by_tid(py, tid))
+		return (pid_t)tid;
 	if (main) {
 		int64_t pid = image_facts(py->img)->pid;
 		return pid > 0 && thread_by_tid(py, (uint64_t)pid) ? (pid_t)pid : 0;
@@ -375,24 +384,28 @@ int py_next_thread(struct walk *w, struct py_thread *ret)
 	return 1;
 }
 
-/* 2.7 has no word for it but the order of the list. */
-static int last_ident(const struct py *py, uint64_t *ret)
+/*
+ * The process's first thread, whose number is the process's, where it has a state that is the list's last (states are put at its head, and
+ * the main thread's is made first).  A list that was cut ends at another thread's, and then nothing here tells.  Those that were salvaged
+ * have no order.
+ */
+static int first_ident(const struct py *py, bool ordered, uint64_t *ret)
 {
+	const int64_t pid = image_facts(py->img)->pid;
 	struct walk interps = py_interps(py);
 	struct py_interp in;
-	int rc = ERR_ABSENT;
+	uint64_t first = 0;
 
-	while (py_next_interp(&interps, &in) == 1) {
+	while (pid > 0 && py_next_interp(&interps, &in) == 1) {
 		struct walk threads = py_threads(py, &in);
 		struct py_thread t;
-		while (in.main && py_next_thread(&threads, &t) == 1) {
-			if (t.stale)
-				continue;
-			*ret = t.ident;
-			rc = 0;
-		}
+		while (in.main && py_next_thread(&threads, &t) == 1)
+			first = t.tid == pid ? t.ident : t.stale || !ordered ? first : 0;
 	}
-	return rc;
+	if (!first)
+		return ERR_ABSENT;
+	*ret = first;
+	return 0;
 }
 
 struct by_ident { uint64_t ident; size_t i; };
@@ -455,6 +468,22 @@ static bool ident_is_here(const struct py *py, uint64_t ident)
 	return false;
 }
 
+/* The key of threading._active whose thread is of the class that threading's dictionary has by this name. */
+static int of_class(const struct py *py, addr_t threading, const char *name, int64_t *ret)
+{
+	addr_t class, active, key, value;
+	struct dict_walk w;
+	struct object o;
+
+	if (dict_get(py, threading, name, &class) < 0 || dict_get(py, threading, "_active", &active) < 0 || dict_begin(py, active, &w) < 0)
+		return ERR_ABSENT;
+	for (unsigned n = 0; n < PY_MAX_THREADS && dict_next(&w, &key, &value) == 1; n++)
+		if (object_at(py, value, &o) == 0 && o.type == class && object_at(py, key, &o) == 0 && object_int(&o, ret) == 0)
+			return 0;
+	return ERR_ABSENT;
+}
+
+/* What threading keeps of the thread that imported it: _main_thread, 2.7: the one of this class. */
 static int main_of_threading(const struct py *py, uint64_t *ret)
 {
 	struct walk interps = py_interps(py);
@@ -464,10 +493,14 @@ static int main_of_threading(const struct py *py, uint64_t *ret)
 		addr_t dict, thread, value;
 		struct object o;
 		int64_t n;
-		if (!in.main || py_module_dict(py, in.addr, "threading", &dict) < 0 ||
-		    dict_get(py, dict, "_main_thread", &thread) < 0 || object_at(py, thread, &o) < 0 ||
-		    object_attr(&o, "_ident", &value) < 0 || object_at(py, value, &o) < 0 || object_int(&o, &n) < 0)
+		if (!in.main || py_module_dict(py, in.addr, "threading", &dict) < 0)
 			continue;
+		if (dict_get(py, dict, "_main_thread", &thread) == 0) {
+			if (object_at(py, thread, &o) < 0 || object_attr(&o, "_ident", &value) < 0 || object_at(py, value, &o) < 0 || object_int(&o, &n) < 0)
+				continue;
+		} else if (of_class(py, dict, "_MainThread", &n) < 0) {
+			continue;
+		}
 		*ret = py_ident(py, n);
 		return 0;
 	}
@@ -483,7 +516,7 @@ int py_main_ident(const struct py *py, uint64_t *ret)
 		*ret = !ident_is_here(py, ident) && main_of_threading(py, &other) == 0 && ident_is_here(py, other) ? other : ident;
 		return 0;
 	}
-	if (main_of_threading(py, ret) == 0)
+	if (first_ident(py, !py->salvaged && TRAIT(py, main_thread_last) == 1, ret) == 0 || main_of_threading(py, ret) == 0)
 		return 0;
-	return TRAIT(py, main_thread_last) == 1 && !py->runtime ? last_ident(py, ret) : ERR_ABSENT;
+	return ERR_ABSENT;
 }

@@ -162,7 +162,7 @@ int py_thread_names(const struct py *py, const struct py_interp *in, struct aren
 int py_names_left(const struct py *py, struct arena *a, void (*got)(void *arg, uint64_t ident, struct str name), void *arg) MUST_CHECK;
 /* An int that Python calls a thread by, as thread_id holds it: 2.7's get_ident() is signed (Modules/threadmodule.c). */
 uint64_t py_ident(const struct py *py, int64_t n);
-/* The ident of the main thread as the runtime records it, else of threading._main_thread; ERR_ABSENT. */
+/* The ident of the main thread, as the runtime records it, else the process's first thread or threading tell; ERR_ABSENT: nothing tells. */
 int py_main_ident(const struct py *py, uint64_t *ret) MUST_CHECK;
 /* sys.argv joined by spaces and sys.executable; s == NULL where not found. */
 void py_argv(const struct py *py, const struct py_interp *in, struct arena *a, struct str *argv, struct str *executable);
