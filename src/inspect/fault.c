@@ -16,7 +16,7 @@ static const struct code codes[] = {
 	{ SIGSEGV, 3, "SEGV_BNDERR", "outside of its bounds" },
 	{ SIGSEGV, 4, "SEGV_PKUERR", "refused by a protection key" },
 	{ SIGBUS, 1, "BUS_ADRALN", "not aligned" },
-	{ SIGBUS, 2, "BUS_ADRERR", "past the end of the mapped file" },
+	{ SIGBUS, 2, "BUS_ADRERR", "past the end of the mapped file, or its file system is full or failed" }, /* do_sigbus() of Linux: one code for all that keeps a page away */
 	{ SIGBUS, 3, "BUS_OBJERR", "hardware error" },
 	{ SIGBUS, 4, "BUS_MCEERR_AR", "memory failure" },
 	{ SIGILL, 1, "ILL_ILLOPC", "illegal instruction" },

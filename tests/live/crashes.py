@@ -240,7 +240,7 @@ IN_C = (  # function: the title, as a pattern
     ("fault_divide", r"SIGFPE: integer division by zero(?: or overflow)? at 0x[0-9a-f]+"),
     ("fault_illegal", r"SIGILL: illegal operand at 0x[0-9a-f]+"),
     ("fault_breakpoint", r"SIGTRAP: the process sent it to itself"),
-    ("fault_bus", r"SIGBUS: write to address 0x[0-9a-f]+008 \(past the end of the mapped file\)"),
+    ("fault_bus", r"SIGBUS: write to address 0x[0-9a-f]+008 \(past the end of the mapped file, or its file system is full or failed\)"),
     ("fault_read_only", r"SIGSEGV: write to address 0x[0-9a-f]+005 \(the mapping does not allow it\)"),
     ("fault_null_call", r"SIGSEGV: execution of address 0x0 \(a call of a null pointer\)"),
     ("fault_no_code", r"SIGSEGV: execution of address 0x[0-9a-f]+000 \(a call of memory that is no code\)"),
