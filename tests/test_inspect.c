@@ -123,6 +123,7 @@ END_TEST
 enum { NO_HANDLER = 99 };
 static const struct {
 	int signo; addr_t pc; bool returned; unsigned trap; bool second; addr_t second_pc; enum verdict_kind kind; const char *title; addr_t place; const char *sender;
+	addr_t fault; /* of the second thread, at the end of a stack of its own */
 } handled[] = {
 	{ SIGABRT, 0x41100, false, 14, false, 0, VERDICT_CRASH, "SIGSEGV: write to address 0x1234 (nothing is mapped there)", 0x52345, NULL },
 	{ SIGSEGV, 0x52345, true, 14, false, 0, VERDICT_CRASH, "SIGSEGV: write to address 0x1234 (nothing is mapped there)", 0x52345, NULL },
@@ -133,10 +134,12 @@ static const struct {
 	/* Not handled where it came to: another thread sent it, or stands in a handler of a fault, which sent it. */
 	{ SIGSEGV, 0x61100, false, NO_HANDLER, true, 0x61207, VERDICT_CRASH, "SIGSEGV: the process sent it to itself", 0x61207, "it came to thread 4711" },
 	{ SIGABRT, 0x61100, false, NO_HANDLER, true, 0x61180, VERDICT_CRASH, "SIGSEGV: write to address 0x1234 (nothing is mapped there)", 0x52345, "it came to thread 4711" },
+	{ SIGABRT, 0x61100, false, NO_HANDLER, true, 0x61180, VERDICT_CRASH, "SIGSEGV: write to address 0x7fff8 (stack overflow: in the guard page of thread 4712's stack)", 0x52345,
+	  "it came to thread 4711", 0x7fff8 },
 	{ SIGABRT, 0x61100, false, NO_HANDLER, true, 0x61100, VERDICT_CRASH, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)", 0x61100, NULL },
 };
 
-static void put_context(struct build_elf *b, uint8_t *context, addr_t pc, addr_t sp, unsigned trap)
+static void put_context(struct build_elf *b, uint8_t *context, addr_t pc, addr_t sp, unsigned trap, addr_t fault)
 {
 	build_elf_put(b, context, 8, 7);
 	build_elf_put(b, context + 160, 8, sp);
@@ -144,7 +147,7 @@ static void put_context(struct build_elf *b, uint8_t *context, addr_t pc, addr_t
 	build_elf_put(b, context + 184, 8, 0x002b000000000033);
 	build_elf_put(b, context + 192, 8, 6);
 	build_elf_put(b, context + 200, 8, trap);
-	build_elf_put(b, context + 216, 8, 0x1234);
+	build_elf_put(b, context + 216, 8, fault);
 }
 
 START_TEST(handlers)
@@ -157,7 +160,7 @@ START_TEST(handlers)
 	build_elf_reg(b, "rbp", chained ? SP : 0);
 	uint8_t *stack = build_elf_memory(b, 0x30000, 0x4000, 3), *context = stack + (SP - 0x30000) + (c->returned ? -0x800 : chained ? 16 : 0x200);
 	if (there)
-		put_context(b, context, chained ? 0x61050 : 0x52345, c->returned ? SP : SP + 0x900, c->trap);
+		put_context(b, context, chained ? 0x61050 : 0x52345, c->returned ? SP : SP + 0x900, c->trap, 0x1234);
 	if (chained) { /* a frame pointer to the handler's return */
 		build_elf_put(b, stack + (SP - 0x30000) + 8, 8, 0x61300);
 		uint8_t *code = build_elf_memory(b, 0x61000, 0x1000, 5);
@@ -179,7 +182,9 @@ START_TEST(handlers)
 		if (c->second_pc == 0x61180) {
 			build_elf_reg(b, "rbp", 0x30800);
 			build_elf_put(b, stack + 0x808, 8, 0x61300);
-			put_context(b, stack + 0x810, 0x52345, 0x30f00, 14);
+			put_context(b, stack + 0x810, 0x52345, c->fault ? c->fault + 0x108 : 0x30f00, 14, c->fault ? c->fault : 0x1234);
+			if (c->fault)
+				memset(build_elf_memory(b, c->fault + 8, 0x2000, 3), 0, 0x2000);
 		}
 	}
 	struct image *img = build_elf_open(b);

@@ -1,4 +1,6 @@
 /* A faulting address in words: null, a stack's guard page, just past a mapping, code that is not there. */
+#include <inttypes.h>
+
 #include "inspect/fault.h"
 
 enum {
@@ -32,14 +34,12 @@ static struct str mapping_words(struct image *img, struct arena *a, const struct
 	return str_printf(a, "the memory at 0x%llx", (unsigned long long)s->start);
 }
 
-/* The first thread is the one that the signal came to. */
-static struct str guard_words(struct image *img, struct arena *a)
+static struct str guard_words(struct image *img, struct arena *a, int64_t tid)
 {
-	const struct thread *th;
-	if (!image_threads(img, &th))
+	if (tid <= 0)
 		return STR("stack overflow: in the guard page of a stack");
-	return th->tid == image_facts(img)->pid ? STR("stack overflow: in the guard page of main's stack")
-		: str_printf(a, "stack overflow: in the guard page of thread %d's stack", (int)th->tid);
+	return tid == image_facts(img)->pid ? STR("stack overflow: in the guard page of main's stack")
+		: str_printf(a, "stack overflow: in the guard page of thread %" PRId64 "'s stack", tid);
 }
 
 /*
@@ -51,7 +51,7 @@ static bool in_own_guard(const struct segment *seg, addr_t addr, addr_t sp, bool
 	return unmapped && sp && (seg->prot & 3) == 3 && (sp > addr ? sp - addr : addr - sp) <= FRAME;
 }
 
-struct str address_words(struct image *img, struct arena *a, addr_t addr, bool unmapped, const struct regs *regs)
+struct str address_words(struct image *img, struct arena *a, addr_t addr, bool unmapped, const struct regs *regs, int64_t tid)
 {
 	const struct segment *below, *above;
 	addr_t sp = regs ? regs->sp : 0;
@@ -61,11 +61,11 @@ struct str address_words(struct image *img, struct arena *a, addr_t addr, bool u
 		return str_printf(a, "%llu bytes past a null pointer", (unsigned long long)addr);
 	neighbours(img, addr, &below, &above);
 	if (below && addr - below->start < below->size)
-		return in_own_guard(below, addr, sp, unmapped) ? guard_words(img, a) : (struct str){ 0 };
+		return in_own_guard(below, addr, sp, unmapped) ? guard_words(img, a, tid) : (struct str){ 0 };
 	/* The stack pointer stands at the low end of its stack, and the address just beneath that. */
 	if (sp && above && above->start - addr <= GUARD && (sp > addr ? sp - addr : addr - sp) <= FRAME &&
 	    (sp < above->start || (sp - above->start < above->size && sp - above->start <= FRAME)) && above->prot & 2)
-		return guard_words(img, a);
+		return guard_words(img, a, tid);
 	if (below && addr - (below->start + below->size) < PAST) {
 		uint64_t past = addr - (below->start + below->size);
 		struct str what = mapping_words(img, a, below);

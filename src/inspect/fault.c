@@ -176,7 +176,7 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 	r->verdict.access = access_word[access];
 	if (none)
 		return title_without_address(t->img, r, &in, access, name, f->signo == SIGBUS && f->code == 1);
-	struct str words = address_words(t->img, r->arena, addr, f->signo == SIGSEGV && code == 1, f->regs);
+	struct str words = address_words(t->img, r->arena, addr, f->signo == SIGSEGV && code == 1, f->regs, f->tid);
 	if (fetched)
 		words = str_printf(r->arena, "%s %s", arrival_words(arrival_at(t, f->regs).how), addr < 4096 ? "a null pointer"
 			: image_segment_at(t->img, addr) || (f->signo == SIGSEGV && code == 2) ? "memory that is no code" : "unmapped memory");

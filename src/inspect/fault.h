@@ -9,6 +9,7 @@ struct fault {
 	bool has_addr;
 	addr_t addr;
 	const struct regs *regs;  /* of the thread then; NULL: not known */
+	int64_t tid;              /* of the thread */
 	bool has_error;           /* x86: the page fault's error code, which only a signal frame has */
 	uint64_t error;
 	bool no_room;             /* SIGSEGV of the kernel's: no room was left on the stack for a handler */
@@ -29,7 +30,7 @@ bool signal_is_fault(int signo);
 bool signal_gives_address(int signo, int code, addr_t addr);
 
 /* What is known of an address that could not be accessed: "null pointer", "12 bytes past the end of libfoo.so", "stack overflow: ...";
- * s NULL where nothing is.  unmapped: the kernel says that nothing is mapped there; regs: of the thread, NULL: not known. */
-struct str address_words(struct image *img, struct arena *a, addr_t addr, bool unmapped, const struct regs *regs);
+ * s NULL where nothing is.  unmapped: the kernel says that nothing is mapped there; regs, tid: of the thread, NULL, 0: not known. */
+struct str address_words(struct image *img, struct arena *a, addr_t addr, bool unmapped, const struct regs *regs, int64_t tid);
 
 #endif

@@ -16,10 +16,10 @@ enum { NESTED_MAX = 1 << 16, STACKS_MAX = 4 /* one of its own (sigaltstack), and
 	ROOM = 1 << 15 /* of a signal frame with all that a processor can have to save */, MANY = 8 };
 
 /* In words what a fault was; the verdict's own are left as they are. */
-static struct str fault_words(struct target *t, struct report *r, const struct interrupted *in)
+static struct str fault_words(struct target *t, struct report *r, const struct interrupted *in, int64_t tid)
 {
 	__auto_type saved = r->verdict;
-	struct fault fault = { .signo = in->signo, .code = in->code, .has_addr = true, .addr = in->addr, .regs = &in->regs, .has_error = in->has_error, .error = in->error };
+	struct fault fault = { .signo = in->signo, .code = in->code, .has_addr = true, .addr = in->addr, .regs = &in->regs, .tid = tid, .has_error = in->has_error, .error = in->error };
 	struct str words = in->code == SI_KERNEL ? signal_name(r->arena, in->signo) : fault_title(t, r, &fault);
 	r->verdict.access = saved.access;
 	r->verdict.instruction = saved.instruction;
@@ -34,7 +34,7 @@ struct str handler_words(struct target *t, struct report *r, const struct signal
 	enum origin origin = handler_origin_of(t, r, &asked, tid, last, &in);
 	*fault = origin == ORIGIN_FAULT;
 	if (origin == ORIGIN_FAULT) {
-		struct str words = fault_words(t, r, &in);
+		struct str words = fault_words(t, r, &in, tid);
 		return in.doubtful ? str_printf(r->arena, "likely " STR_FMT, STR_ARG(words)) : words;
 	}
 	if (asked.has_info) {

@@ -196,12 +196,12 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 {
 	const struct image_facts *f = image_facts(t->img);
 	const struct report_thread *th = &r->threads.p[0];
-	struct fault fault = { .signo = f->siginfo.signo, .code = f->siginfo.code, .has_addr = f->siginfo.has_addr, .addr = f->siginfo.addr, .regs = &native->regs };
+	struct fault fault = { .signo = f->siginfo.signo, .code = f->siginfo.code, .has_addr = f->siginfo.has_addr, .addr = f->siginfo.addr, .regs = &native->regs, .tid = native->tid };
 	addr_t pc = native->regs.pc;
 	if (in) {
 		handler_said(r, f, in, th);
 		pc = in->regs.pc;
-		fault = (struct fault){ .signo = in->signo, .code = in->code, .has_addr = true, .addr = in->addr, .regs = &in->regs, .has_error = in->has_error, .error = in->error };
+		fault = (struct fault){ .signo = in->signo, .code = in->code, .has_addr = true, .addr = in->addr, .regs = &in->regs, .tid = native->tid, .has_error = in->has_error, .error = in->error };
 	}
 	struct nested nested;
 	if (!in && handler_nested(t, th, native, &nested)) {
