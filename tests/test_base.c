@@ -237,10 +237,29 @@ START_TEST(text_round_trip)
 }
 END_TEST
 
+/* whole: what was added names the whole function or object. */
+static const struct { const char *name, *function; bool whole; } functions[] = {
+	{ "main", "main", false }, { "", "", false }, { ".text", ".text", false }, { "PyCFuncPtr_call.cold", "PyCFuncPtr_call", false }, { "f.cold.1", "f", false },
+	{ "f.part.0", "f", false }, { "f.isra.12", "f", false }, { "collect.constprop.0", "collect", false }, { "f.constprop.0.isra.0.cold", "f", false },
+	{ "f.isra.0.lto_priv.0", "f", false }, { "collecting.lto_priv.0", "collecting", true }, { "f.llvm.1234567890", "f", true }, { "f.lto_priv.0.llvm.5", "f", true },
+	{ "f.__uniq.77", "f", true }, { "f.localalias", "f", true }, { "f.localalias.cold", "f", false }, { "f.clone.3", "f", false }, { "state.1234", "state", false },
+	{ "_ZN4shop5OrderC2Ev.cold", "_ZN4shop5OrderC2Ev", false }, { "shop::Order::Order() [clone .cold]", "shop::Order::Order()", false },
+	{ "shop::log(char const*, ...)", "shop::log(char const*, ...)", false }, { "pthread_kill@@GLIBC_2.34", "pthread_kill", false }, { "read@plt", "read", false },
+	/* Other languages' dots, and what only looks alike. */
+	{ "main.run", "main.run", false }, { "main.init.0", "main.init", false }, { "main.colder", "main.colder", false }, { "f.cold2", "f.cold2", false }, { "f.", "f.", false },
+	{ "f..cold", "f.", false }, { "f.1x", "f.1x", false }, { "f.part.x", "f", false },
+};
+
+START_TEST(text_functions)
+{
+	const struct str name = str_of(functions[_i].name), f = str_function(name);
+	ck_assert_msg(str_is(f, functions[_i].function), "%s: " STR_FMT, functions[_i].name, STR_ARG(f));
+	ck_assert_int_eq(str_is_renaming((struct str){ name.s + f.len, name.len - f.len }), functions[_i].whole);
+}
+END_TEST
+
 START_TEST(text_parts)
 {
-	ck_assert(str_is(str_function(STR("PyCFuncPtr_call.cold")), "PyCFuncPtr_call") && str_is(str_function(STR("collect.constprop.0")), "collect") &&
-		  str_is(str_function(STR("main")), "main") && str_is(str_function(STR(".text")), ".text") && !str_function(STR("")).len);
 	ck_assert(str_is(str_base(STR("/usr/bin/python")), "python"));
 	ck_assert(str_is(str_base(STR("python")), "python"));
 	ck_assert(str_is(str_base(STR("dir/")), ""));
@@ -377,6 +396,7 @@ int main(void)
 	tcase_add_loop_test(t, text_is_safe_to_show, 0, COUNT(safes));
 	tcase_add_test(t, text_round_trip);
 	tcase_add_test(t, text_parts);
+	tcase_add_loop_test(t, text_functions, 0, (int)(sizeof functions / sizeof *functions));
 	tcase_add_test(t, arena_gives_zeroed_aligned_memory);
 	tcase_add_test(t, vec_grows_and_zeroes);
 	tcase_add_loop_test(t, checked_sums, 0, COUNT(sums));

@@ -6,6 +6,7 @@
 
 #include "build_elf.h"
 #include "config.h"
+#include "inspect/abort.h"
 #include "inspect/arrival.h"
 #include "inspect/fault.h"
 #include "inspect/follow.h"
@@ -898,6 +899,8 @@ START_TEST(handler_name)
 		{ { "go", "on_fault" }, { true }, "on_fault ran then; the process ended by SIGABRT" },
 		{ { "", "PyObject_Call" }, { 0 }, "a signal handler ran then; the process ended by SIGABRT" },
 		{ { "__kernel_sigreturn", "on_fault" }, { 0 }, "on_fault ran then; the process ended by SIGABRT" },
+		{ { "on_fault.part.0", "pthread_kill@@GLIBC_2.34" }, { 0 }, "on_fault ran then; the process ended by SIGABRT" },
+		{ { "abort.cold", "" }, { 0 }, "a signal handler ran then; the process ended by SIGABRT" },
 	};
 	struct report *r = report_new();
 	struct report_frame frames[3] = { { .function = STR("work"), .pc = 0x10 } };
@@ -943,6 +946,8 @@ START_TEST(in_raise)
 		{ { "main", "abort", "raise", "on_abort" }, { 0 }, true },
 		{ { "raise", "__restore_sigs", "__kernel_vsyscall", "on_abort" }, { 0 }, true },
 		{ { "main", "work", "read", "raise" }, { 0 }, false },
+		{ { "main", "abort", "raise@@GLIBC_2.2.5", "on_abort" }, { 0 }, true },
+		{ { "main", "abort", "raise.part.0", "on_abort" }, { 0 }, true },
 		{ { "main", "raise", "read", "on_abort" }, { false, true }, false },
 	};
 	struct report *r = report_new();
@@ -956,6 +961,33 @@ START_TEST(in_raise)
 	struct report_thread th = { .tid = 100 };
 	report_fold(r, list, 4, &th.runs, &th.n_runs);
 	ck_assert_int_eq(handler_in_raise(&th, 0x10), cases[_i].is);
+	report_free(r);
+}
+END_TEST
+
+/* Innermost first, up to a Python frame; the crash is at 0x20, the first one. */
+START_TEST(ended_itself)
+{
+	static const struct { const char *f[6], *chain; } cases[] = {
+		{ { "__pthread_kill_implementation", "raise", "abort", "work", "run" }, "abort() <- work <- run" },
+		{ { "__pthread_kill_implementation.constprop.0", "raise@@GLIBC_2.2.5", "__GI_abort.cold", "work.isra.0" }, "abort() <- work" },
+		{ { "raise", "abort", "_Py_FatalErrorFunc.cold", "PyMem_Free.localalias" }, "abort() <- _Py_FatalErrorFunc <- PyMem_Free" },
+		{ { "read", "work" }, NULL },
+	};
+	struct report *r = report_new();
+	struct report_frame frames[7] = { { .function = STR("go"), .python = true } };
+	const struct report_frame *list[7] = { &frames[0] };
+	size_t n = 1;
+	for (size_t k = 6; k-- > 0;)
+		if (cases[_i].f[k]) {
+			frames[n] = (struct report_frame){ .function = str_of(cases[_i].f[k]), .pc = 0x20 + k, .module = STR("/usr/lib/libpython3.so") };
+			list[n] = &frames[n];
+			n++;
+		}
+	struct report_thread th = { .tid = 100 };
+	report_fold(r, list, n, &th.runs, &th.n_runs);
+	const struct str chain = abort_chain(r, &th, 0x20);
+	ck_assert_msg(cases[_i].chain ? str_is(chain, cases[_i].chain) : !chain.s, STR_FMT, STR_ARG(chain));
 	report_free(r);
 }
 END_TEST
@@ -1042,8 +1074,9 @@ int main(void)
 	tcase_add_loop_test(c, arm_origin, 0, 12);
 	tcase_add_loop_test(c, sending, 0, 7);
 	tcase_add_loop_test(c, returned, 0, 11);
-	tcase_add_loop_test(c, handler_name, 0, 5);
-	tcase_add_loop_test(c, in_raise, 0, 4);
+	tcase_add_loop_test(c, handler_name, 0, 7);
+	tcase_add_loop_test(c, in_raise, 0, 6);
+	tcase_add_loop_test(c, ended_itself, 0, 4);
 	tcase_add_loop_test(c, no_frame, 0, COUNT(wrong));
 	suite_add_tcase(s, c);
 	SRunner *sr = srunner_create(s);

@@ -202,6 +202,37 @@ START_TEST(in_the_file)
 }
 END_TEST
 
+/* What is static has another name where files were compiled as one: it is found if it is the only one, and the plain name before all. */
+START_TEST(renamed)
+{
+	static const struct so_symbol locals[] = {
+		{ "plain.lto_priv.0", SO_RUNTIME + 0x40, 8, false, false }, { "plain", SO_RUNTIME, 8, false, false }, { "plain.lto_priv.1", SO_RUNTIME + 0x48, 8, false, false },
+		{ "xcollecting.lto_priv.0", SO_RUNTIME + 0x70, 8, false, false }, { "collecting.lto_priv.0", SO_RUNTIME + 0x10, 8, false, false },
+		{ "collecting.lto_priv.0x", SO_RUNTIME + 0x78, 8, false, false },
+		{ "several.lto_priv.0", SO_RUNTIME + 0x20, 8, false, false }, { "several.lto_priv.1", SO_RUNTIME + 0x28, 8, false, false },
+		{ "alias.lto_priv.0", SO_RUNTIME + 0x30, 8, false, false }, { "alias.localalias", SO_RUNTIME + 0x30, 8, false, false },
+		{ "piece.cold", SO_TEXT + 0x10, 8, true, false }, { "variant.constprop.0", SO_TEXT + 0x20, 8, true, false },
+	};
+	struct build_elf *b = core_of(abis[_i]);
+	struct build_so so = { .abi = *build_elf_abi(b), .build_id = "12345678", .symbols = locals, .n_symbols = sizeof locals / sizeof *locals };
+	uint8_t *file = build_so(&so);
+	write_file(path, file);
+	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL);
+	struct image *img = build_elf_open(b);
+	struct modules *mods = open_modules(img, true);
+	want_symbol(mods, "plain", 0x50000000 + SO_RUNTIME, "symbol");
+	want_symbol(mods, "collecting", 0x50000000 + SO_RUNTIME + 0x10, "symbol");
+	want_symbol(mods, "alias", 0x50000000 + SO_RUNTIME + 0x30, "symbol");
+	want_symbol(mods, "several", 0, NULL);
+	want_symbol(mods, "piece", 0, NULL);
+	want_symbol(mods, "variant", 0, NULL);
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(file);
+}
+END_TEST
+
 /* ---- tables that travel in a snapshot, and MiniDebugInfo */
 
 static int tail_read(void *ctx, uint64_t at, void *buf, size_t len)
@@ -602,6 +633,7 @@ int main(void)
 	tcase_add_loop_test(tc, in_the_image, 0, 12 * N_ABIS);
 	tcase_add_test(tc, learnt_in_a_pause);
 	tcase_add_loop_test(tc, in_the_file, 0, N_ABIS);
+	tcase_add_loop_test(tc, renamed, 0, N_ABIS);
 	tcase_add_loop_test(tc, travelled, 0, sizeof inside / sizeof *inside);
 #if HAVE_LZMA
 	tcase_add_loop_test(tc, mini_debug_info, 0, sizeof minis / sizeof *minis);

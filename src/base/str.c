@@ -40,10 +40,60 @@ int str_cmp(struct str a, struct str b)
 	return c ? c : a.len < b.len ? -1 : a.len > b.len;
 }
 
+/*
+ * What gcc (gcc/symtab.c, ipa-*.c: clone_function_name) and clang (".llvm." of ThinLTO, ".cold.1", ".__uniq.") add after a dot; any may
+ * have a number behind another dot.  Names of other languages have dots of their own (Go: "main.run").
+ */
+static const struct { const char *word; bool whole; } additions[] = {
+	{ "cold", false }, { "part", false }, { "isra", false }, { "constprop", false }, { "clone", false }, { "lto_priv", true }, { "llvm", true }, { "__uniq", true },
+	{ "localalias", true },
+};
+
+static size_t digits(const char *s, size_t len)
+{
+	size_t n = 0;
+	while (n < len && s[n] >= '0' && s[n] <= '9')
+		n++;
+	return n;
+}
+
+/* The addition that begins with the dot at s; 0: none. */
+static size_t addition(const char *s, size_t len, bool *whole)
+{
+	size_t n = digits(s + 1, len - 1) + 1;
+	*whole = false;
+	if (n > 1)
+		return n == len || s[n] == '.' ? n : 0;
+	for (size_t i = 0; i < sizeof additions / sizeof *additions; i++) {
+		n = strlen(additions[i].word) + 1;
+		if (len < n || memcmp(s + 1, additions[i].word, n - 1) != 0 || (len > n && s[n] != '.'))
+			continue;
+		*whole = additions[i].whole;
+		const size_t number = len > n ? digits(s + n + 1, len - n - 1) : 0;
+		return number && (n + 1 + number == len || s[n + 1 + number] == '.') ? n + 1 + number : n;
+	}
+	return 0;
+}
+
 struct str str_function(struct str name)
 {
-	const char *dot = name.len > 1 ? memchr(name.s + 1, '.', name.len - 1) : NULL;
-	return dot ? (struct str){ name.s, (size_t)(dot - name.s) } : name;
+	static const char demangled[] = " [clone .";
+	bool whole;
+	for (size_t i = 1; i < name.len; i++)
+		if (name.s[i] == '@' || (name.s[i] == '.' && addition(name.s + i, name.len - i, &whole)) ||
+		    (name.s[i] == ' ' && name.len - i >= sizeof demangled - 1 && memcmp(name.s + i, demangled, sizeof demangled - 1) == 0))
+			return (struct str){ name.s, i };
+	return name;
+}
+
+bool str_is_renaming(struct str rest)
+{
+	bool whole = true;
+	size_t n = 0;
+	for (size_t i = 0; i < rest.len && whole; i += n)
+		if (rest.s[i] != '.' || !(n = addition(rest.s + i, rest.len - i, &whole)))
+			return false;
+	return rest.len && whole;
 }
 
 struct str str_base(struct str path)

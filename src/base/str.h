@@ -31,7 +31,10 @@ bool str_is(struct str a, const char *s);
 bool str_starts(struct str a, const char *prefix);
 bool str_ends(struct str a, const char *suffix);
 int str_cmp(struct str a, struct str b);          /* as memcmp, the shorter first */
-struct str str_function(struct str name);         /* of C: without what the compiler adds: ".cold", ".part.0", ".constprop.1" */
+/* A name of the symbol table without what the compiler and the linker add: ".cold", ".part.0", ".constprop.1.isra.0", "@@GLIBC_2.34". */
+struct str str_function(struct str name);
+/* Is what follows a name such an addition, and names the whole function or object (".lto_priv.0"), no part or variant of it? */
+bool str_is_renaming(struct str rest);
 struct str str_base(struct str path);             /* what follows the last '/' */
 struct str str_dup(struct arena *a, struct str s);
 struct str str_printf(struct arena *a, const char *fmt, ...) PRINTF(2, 3);

@@ -20,7 +20,7 @@ enum { CALLERS = 8, CHAIN = 6, STACK_MAX = 1 << 16, BASES = 8 };
  */
 static int prints_message(const struct report_thread *th, addr_t pc)
 {
-	/* What they begin with: there are parts (`__assert_fail_base.cold`) and variants (`__libc_message_impl`). */
+	/* What they begin with: there are variants (`__libc_message_impl`). */
 	static const char *const names[] = { "__assert", "__GI___assert", "__libc_assert_fail", "__malloc_assert", "__libc_message", "__libc_fatal", "malloc_printerr", "__fortify_fail",
 		"__GI___fortify_fail", "__chk_fail", "__GI___chk_fail", "__stack_chk_fail", "__GI___stack_chk_fail" };
 	struct inward w = inward_from(th, pc);
@@ -135,7 +135,7 @@ static struct str cxx_exception(struct target *t, struct report *r, const struct
 	bool terminated = false, thrown = false;
 	addr_t from = s->n ? s->f[0].sp : 0, to = 0;
 	for (size_t i = 0; i < s->n && i < 4 * CALLERS; i++) {
-		struct str name = native_view_function(s, i, NULL);
+		const struct str name = str_function(native_view_function(s, i, NULL));
 		terminated |= str_is(name, "_ZSt9terminatev") || str_is(name, "std::terminate()") || str_is(name, "__cxa_throw") || str_is(name, "__cxa_rethrow") ||
 			      str_is(name, "_ZN9__gnu_cxx27__verbose_terminate_handlerEv");
 		if (str_is(name, "__cxa_throw") || str_is(name, "__cxa_rethrow")) {
@@ -196,7 +196,8 @@ struct str abort_title(struct target *t, struct report *r, const struct report_t
 bool abort_raises(struct str name)
 {
 	static const char *const names[] = { "abort", "__GI_abort", "raise", "gsignal", "__GI_raise", "kill", "__GI_kill", "tgkill", "pthread_kill", "__pthread_kill",
-		"__pthread_kill_implementation", "__pthread_kill_internal", "__GI___pthread_kill", "pthread_kill@@GLIBC_2.34" };
+		"__pthread_kill_implementation", "__pthread_kill_internal", "__GI___pthread_kill" };
+	name = str_function(name);
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (str_is(name, names[i]))
 			return true;
@@ -211,7 +212,7 @@ struct str abort_chain(const struct report *r, const struct report_thread *th, a
 	const struct report_frame *f;
 	for (unsigned i = 0; i < CALLERS && (f = inward_next(&w)) && !f->python; i++)
 		if (abort_raises(f->function)) {
-			raiser = f->function;
+			raiser = str_function(f->function);
 			after = w;
 		}
 	if (!raiser.s)
@@ -230,7 +231,7 @@ struct str abort_chain(const struct report *r, const struct report_thread *th, a
 			after = look;
 			b.len = len;
 			sb_printf(&b, " <- ");
-			sb_str(&b, f->function);
+			sb_str(&b, str_function(f->function));
 		}
 	size_t n = 1u + fatal;
 	bool caller = fatal; /* of the fatal error: shown, whatever it is */
@@ -247,7 +248,7 @@ struct str abort_chain(const struct report *r, const struct report_thread *th, a
 			break;
 		}
 		sb_printf(&b, " <- ");
-		sb_str(&b, f->function.len ? f->function : base);
+		sb_str(&b, f->function.len ? str_function(f->function) : base);
 		if (f->function.len && other)
 			sb_printf(&b, " (" STR_FMT ")", STR_ARG(base));
 		unnamed = f->function.len ? (struct str){ 0 } : base;

@@ -32,18 +32,12 @@ struct found {
 /* Words this small are no addresses: the kernel maps nothing there (vm.mmap_min_addr). */
 enum { NULL_PAGE = 0x10000 };
 
-/* "gc_collect_main.constprop.0" is one of them too. */
-static bool named(struct str s, const char *name)
-{
-	size_t n = strlen(name);
-	return s.len >= n && memcmp(s.s, name, n) == 0 && (s.len == n || s.s[n] == '.');
-}
-
 /* Of the collector, and its phase; NULL where the function belongs to several. */
 static bool is_collector(struct str function, const char **phase)
 {
+	function = str_function(function);
 	for (size_t i = 0; function.len && i < sizeof functions / sizeof *functions; i++)
-		if (named(function, functions[i].name)) {
+		if (str_is(function, functions[i].name)) {
 			*phase = functions[i].phase;
 			return true;
 		}

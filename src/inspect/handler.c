@@ -86,7 +86,7 @@ bool handler_in_raise(const struct report_thread *th, addr_t pc)
 	struct inward w = inward_interrupted(th, pc);
 	for (unsigned n = 0; n < CALLERS && (f = inward_next(&w)) && !f->python && !f->signal; n++)
 		for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-			if (str_is(f->function, names[i]))
+			if (str_is(str_function(f->function), names[i]))
 				return true;
 	return false;
 }
@@ -104,7 +104,7 @@ static bool ended_by_itself(const struct report_thread *th, addr_t pc)
 {
 	const struct report_frame *f, *end = interrupted_frame(th, pc);
 	for (struct inward w = inward_all(th); (f = inward_next(&w)) && f != end;)
-		if (!f->python && (str_is(f->function, "abort") || str_is(f->function, "__GI_abort")))
+		if (!f->python && (str_is(str_function(f->function), "abort") || str_is(str_function(f->function), "__GI_abort")))
 			return true;
 	return false;
 }
@@ -340,7 +340,7 @@ static struct str name_of(const struct report_thread *th, addr_t pc)
 	struct inward w = inward_all(th);
 	while ((f = inward_next(&w)) && f != end)
 		if (!f->python && !f->signal)
-			name = f->function.len && f->function.s[0] != '<' ? f->function : (struct str){ 0 };
+			name = f->function.len && f->function.s[0] != '<' ? str_function(f->function) : (struct str){ 0 };
 	/* Handlers often end with a jump to what raises, not a call. */
 	return f && !abort_raises(name) ? name : (struct str){ 0 };
 }

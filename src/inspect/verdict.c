@@ -186,7 +186,7 @@ static bool sent_from_elsewhere(struct target *t, const struct report *r, const 
 	    !at || !at->module.s || !at->function.len || at->function.s[0] == '<' || sending_to(t->img, &native->regs, f->pid, native->tid, f->siginfo.signo) != SENDS_NO)
 		return false;
 	for (size_t i = 0; i < sizeof lets_in / sizeof *lets_in; i++)
-		if (str_is(at->function, lets_in[i]))
+		if (str_is(str_function(at->function), lets_in[i]))
 			return false;
 	return true;
 }

@@ -342,15 +342,17 @@ static int each_symbol(const struct elf_source *src, const struct abi *abi, uint
 struct by_name {
 	struct mod *m;
 	struct disk_file *in;
-	uint32_t offset[MAX_SPELLINGS]; /* in the string table */
-	size_t n_offset;
+	struct spelling { uint32_t offset; /* in the string table */ bool renamed; } spelling[MAX_SPELLINGS];
+	size_t n_spelling;
+	bool found, several;   /* renamed ones: the first, another besides */
 	addr_t at;
 	uint64_t size;
 };
 
 /*
  * Where the name ends a string of the table: the linker lets "foo" be the end of "barfoo".  So the table is read once,
- * and then the symbols, instead of a string for each symbol.
+ * and then the symbols, instead of a string for each symbol.  Also where the compiler renamed what is static, since objects of several
+ * files have come together ("collecting.lto_priv.0" of Debian's 2.7).
  */
 static int find_spellings(struct by_name *want, const struct elf_section *names, const char *name, size_t len)
 {
@@ -361,14 +363,19 @@ static int find_spellings(struct by_name *want, const struct elf_section *names,
 		int rc = disk_file_read(want->in, names->offset + at, buf, n);
 		if (rc < 0)
 			return rc;
-		const uint8_t *p = buf;
-		while ((p = memmem(p, n - (size_t)(p - buf), name, len + 1)) != NULL) {
-			if (want->n_offset == MAX_SPELLINGS)
+		const bool last = at + n == size;
+		const size_t looked = last ? n : n - 2 * MAX_NAME; /* what begins behind it is looked at with what follows */
+		for (const uint8_t *p = buf, *end = buf + n; (p = memmem(p, (size_t)(end - p), name, len)) && p < buf + looked && p + len < end; p++) {
+			const char *rest = (const char *)p + len;
+			const size_t left = (size_t)(end - p) - len, more = strnlen(rest, left < MAX_NAME ? left : MAX_NAME);
+			const bool renamed = more && more < left && more < MAX_NAME && str_is_renaming((struct str){ rest, more });
+			if (more && !renamed)
+				continue;
+			if (want->n_spelling == MAX_SPELLINGS)
 				return 0;
-			want->offset[want->n_offset++] = (uint32_t)(at + (uint64_t)(p - buf));
-			p++;
+			want->spelling[want->n_spelling++] = (struct spelling){ (uint32_t)(at + (uint64_t)(p - buf)), renamed };
 		}
-		at += n - (at + n < size ? len : 0); /* a name may lie across the border */
+		at += looked;
 	}
 	return 0;
 }
@@ -376,11 +383,19 @@ static int find_spellings(struct by_name *want, const struct elf_section *names,
 static int match_name(void *arg, const struct elf_symbol *s)
 {
 	struct by_name *want = arg;
-	for (size_t i = 0; i < want->n_offset; i++) {
-		if (s->name == want->offset[i] && defined(want->m, s, &want->at)) {
+	addr_t at;
+	for (size_t i = 0; i < want->n_spelling; i++) {
+		if (s->name != want->spelling[i].offset || !defined(want->m, s, &at))
+			continue;
+		const bool first = !want->spelling[i].renamed || !want->found;
+		want->several |= !first && at != want->at;
+		if (first) {
+			want->at = at;
 			want->size = s->size;
-			return 1;
 		}
+		want->found = true;
+		if (!want->spelling[i].renamed)
+			return 1;
 	}
 	return 0;
 }
@@ -400,9 +415,9 @@ static int by_table(struct mod *m, const char *name, size_t len, addr_t *ret, ui
 	if (count > MAX_SYMBOLS)
 		count = MAX_SYMBOLS;
 	int rc = find_spellings(&want, &names, name, len);
-	if (rc == 0 && want.n_offset)
+	if (rc == 0 && want.n_spelling)
 		rc = each_symbol(&src, &want.in->head->abi, table.offset, count, match_name, &want);
-	if (rc <= 0)
+	if (rc < 0 || (rc == 0 && (!want.found || want.several)))
 		return rc ? rc : ERR_ABSENT;
 	*ret = want.at;
 	*ret_size = want.size;
