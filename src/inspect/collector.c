@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "inspect/fault.h"
+#include "inspect/tripped.h"
 #include "python/collector.h"
 
 /* Functions of the collector, innermost first where one calls another, and what they do. */
@@ -27,6 +28,7 @@ struct found {
 	addr_t object, type;      /* type stands in its ob_type and is none */
 	addr_t before, link;      /* or: after this object the list leads to link, where none is */
 	bool broken, sure;        /* sure: registers or the address lead to it */
+	bool exact;               /* what could not be read is a field of that type */
 };
 
 /* Words this small are no addresses: the kernel maps nothing there (vm.mmap_min_addr). */
@@ -99,10 +101,22 @@ static bool in_registers(const struct regs *regs, addr_t value)
 	return false;
 }
 
-/* Was the field of a type at `type` read when it crashed? */
+/* Was the field of a type at `type` read when it crashed?  Its own header, an object's as another's, tells nothing of what stands where. */
 static bool read_of_type(const struct py *py, const struct fault *f, addr_t type)
 {
-	return f->at_known && f->at >= type && f->at - type < py->layout.size[S_PyHeapType];
+	enum { AARCH64 = 183, TAG = 56 /* bits below a tag: the kernel takes it off (Documentation/arch/arm64/tagged-pointers.rst) */ };
+	addr_t into = f->at - type;
+	if (py->layout.abi.machine == AARCH64)
+		into &= (UINT64_C(1) << TAG) - 1;
+	return f->at_known && into >= (addr_t)py->layout.offset[F_PyType_tp_name] && into < py->layout.size[S_PyHeapType];
+}
+
+/* Was it something else that could not be read? */
+static bool read_elsewhere(const struct py *py, const struct fault *f, const struct regs *regs, const struct collected *o, addr_t type)
+{
+	if (!f->at_known || f->at == regs->pc || f->at - o->head < py->layout.size[S_PyGCHead] + py->layout.size[S_PyObject])
+		return false;
+	return type < NULL_PAGE || f->at - type >= py->layout.size[S_PyObject];
 }
 
 /* An object in the registers whose ob_type leads to the address that could not be read. */
@@ -117,7 +131,7 @@ static void by_registers(const struct py *py, const struct regs *regs, const str
 			    type >= NULL_PAGE && read_of_type(py, f, type)) {
 				out->object = at[k];
 				out->type = type;
-				out->sure = true;
+				out->sure = out->exact = true;
 				break;
 			}
 	}
@@ -138,8 +152,9 @@ static void by_lists(const struct py *py, const struct py_collector *c, const st
 			if (bad == 1) {
 				out->object = o.object;
 				out->type = type;
-				out->sure = read_of_type(py, f, type) || in_registers(regs, o.object) || in_registers(regs, o.head) ||
-					    (type >= NULL_PAGE && in_registers(regs, type));
+				out->exact = read_of_type(py, f, type);
+				out->sure = out->exact || (!read_elsewhere(py, f, regs, &o, type) && (in_registers(regs, o.object) || in_registers(regs, o.head) ||
+					    (type >= NULL_PAGE && in_registers(regs, type))));
 			}
 			last = o.object;
 			if (out->object && out->generation >= 0)
@@ -167,6 +182,59 @@ static void put_ascii(struct sb *b, const struct abi *abi, addr_t value)
 	sb_printf(b, " ('%.*s')", abi->width, text);
 }
 
+static void put_value(struct target *t, struct report *r, addr_t object, const char *field, addr_t value, struct sb *b)
+{
+	r->verdict.collector.object = object;
+	r->verdict.collector.field = field;
+	r->verdict.collector.value = value;
+	sb_printf(b, "0x%" PRIx64, value);
+	put_ascii(b, image_abi(t->img), value);
+}
+
+static void put_type(struct target *t, struct report *r, const struct found *found, struct sb *b)
+{
+	sb_printf(b, "0x%" PRIx64 " cannot be right: its ob_type = ", found->object);
+	put_value(t, r, found->object, "ob_type", found->type, b);
+	sb_printf(b, " is no type");
+}
+
+static void put_link(struct target *t, struct report *r, const struct found *found, struct sb *b)
+{
+	sb_printf(b, found->before ? "0x%" PRIx64 " cannot be right: its _gc_next = " : "the head of a list cannot be right: its _gc_next = %.0" PRIx64, found->before);
+	put_value(t, r, found->before, "_gc_next", found->link, b);
+	sb_printf(b, " leads to no object");
+}
+
+/* Those of CPython's own have their names in .rodata, which few cores have. */
+static bool type_of(struct target *t, addr_t object, struct arena *a, struct str *ret)
+{
+	const struct py_types *types = &t->py->types;
+	const struct { addr_t type; struct str name; } known[] = { { types->list, STR("list") }, { types->tuple, STR("tuple") }, { types->dict, STR("dict") }, { types->set, STR("set") },
+		{ types->function, STR("function") }, { types->module, STR("module") }, { types->type, STR("type") } };
+	struct object o;
+	if (object_at(t->py, object, &o) < 0)
+		return false;
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (known[i].type == o.type)
+			*ret = known[i].name;
+	return ret->s || (type_name(t->py, o.type, a, ret) == 0 && ret->len);
+}
+
+static void put_field(struct target *t, struct report *r, const struct tripped *tripped, struct sb *b)
+{
+	static const char *const words[] = { [TRAVERSED_ITEM] = " is no object", [TRAVERSED_ARRAY] = " leads nowhere", [TRAVERSED_COUNT] = " is more than there is",
+		[TRAVERSED_NEAR] = " leads nowhere" };
+	if (type_of(t, tripped->object, r->arena, &r->verdict.collector.type)) {
+		sb_str(b, r->verdict.collector.type);
+		sb_char(b, ' ');
+	}
+	sb_printf(b, tripped->what.how == TRAVERSED_NEAR ? "0x%" PRIx64 ": its " : "0x%" PRIx64 " cannot be right: its ", tripped->object);
+	sb_str(b, tripped->what.field);
+	sb_printf(b, " = ");
+	put_value(t, r, tripped->object, str_c(r->arena, tripped->what.field), tripped->what.value, b);
+	sb_printf(b, "%s", words[tripped->what.how]);
+}
+
 void collector_notes(struct target *t, struct report *r, const struct report_thread *th, const struct regs *regs, const struct fault *f, struct str interpreter)
 {
 	const struct py *py = t->py;
@@ -188,8 +256,11 @@ void collector_notes(struct target *t, struct report *r, const struct report_thr
 		if (!found.object && !found.broken)
 			by_registers(py, regs, f, &types, &found);
 	}
+	struct tripped tripped = { 0 };
+	bool field = here.own && tripped_find(t, th, regs, f, &c, r->arena, &tripped) && (here.names || tripped.sure);
 	if (!here.own || (!here.names && !found.sure))
 		found = (struct found){ .generation = found.generation };
+	field &= !found.exact && (tripped.sure || !found.sure);
 	r->verdict.collector.known = true;
 	r->verdict.collector.generation = found.generation;
 	r->verdict.collector.phase = here.phase;
@@ -202,24 +273,15 @@ void collector_notes(struct target *t, struct report *r, const struct report_thr
 	if (here.evaluated)
 		sb_printf(&b, "; it had called Python code (a finalizer or a callback)");
 	verdict_note(r, "collector", sb_take(&b, r->arena));
-	if (found.object) {
-		r->verdict.collector.object = found.object;
-		r->verdict.collector.field = "ob_type";
-		r->verdict.collector.value = found.type;
-		sb_printf(&b, "0x%" PRIx64 " cannot be right: its ob_type = 0x%" PRIx64, found.object, found.type);
-		put_ascii(&b, image_abi(t->img), found.type);
-		sb_printf(&b, " is no type");
-	} else if (found.broken) {
-		r->verdict.collector.object = found.before;
-		r->verdict.collector.field = "_gc_next";
-		r->verdict.collector.value = found.link;
-		sb_printf(&b, found.before ? "0x%" PRIx64 " cannot be right: its _gc_next" : "the head of a list cannot be right: its _gc_next%.0" PRIx64, found.before);
-		sb_printf(&b, " = 0x%" PRIx64, found.link);
-		put_ascii(&b, image_abi(t->img), found.link);
-		sb_printf(&b, " leads to no object");
-	} else {
+	if (field)
+		put_field(t, r, &tripped, &b);
+	else if (found.object)
+		put_type(t, r, &found, &b);
+	else if (found.broken)
+		put_link(t, r, &found, &b);
+	else
 		return;
-	}
+	found.sure = field ? tripped.sure : found.sure;
 	sb_printf(&b, found.sure ? "; this is what it tripped over" : "; likely what it tripped over");
 	r->verdict.collector.certain = found.sure;
 	verdict_note(r, "object", sb_take(&b, r->arena));

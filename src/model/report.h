@@ -176,6 +176,7 @@ struct report {
 			const char *phase;           /* NULL: not known */
 			uint64_t object, value;      /* whose field cannot be right, and what stands there; field NULL: none was found */
 			const char *field;
+			struct str type;     /* the name of object's; s NULL: not known */
 		} collector;
 		bool exceptions_known;               /* it is known what exceptions its thread has */
 		struct VEC(struct report_note) notes;

@@ -65,6 +65,11 @@ static int link_of(const struct py *py, addr_t head, addr_t *ret)
 	return 0;
 }
 
+int collector_after(const struct py *py, addr_t object, addr_t *ret)
+{
+	return HAS(py, PyGCHead, next) ? link_of(py, object - py->layout.size[S_PyGCHead], ret) : ERR_ABSENT;
+}
+
 int collector_next(struct collector_walk *w, struct collected *ret)
 {
 	const struct py *py = w->py;

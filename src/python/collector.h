@@ -25,6 +25,8 @@ struct collected { addr_t head, object; bool looked_at; /* the collection that i
 struct collector_walk collector_list(const struct py *py, addr_t head);
 /* 1; 0 at the end; ERR_FAULT, ERR_CORRUPT: w->at cannot be; ERR_LIMIT. */
 int collector_next(struct collector_walk *w, struct collected *ret) MUST_CHECK;
+/* The PyGC_Head that follows an object's in its list. */
+int collector_after(const struct py *py, addr_t object, addr_t *ret) MUST_CHECK;
 
 /* Types that were looked at, so that a list of millions is soon looked through. */
 struct collector_types { addr_t good[1024]; };

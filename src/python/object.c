@@ -438,7 +438,7 @@ static int dict_at_offset(const struct object *o, addr_t *ret)
 }
 
 /* The names of the values that instances of a class keep outside a dictionary. */
-static int begin_cached(const struct object *o, addr_t values, struct dict_walk *ret)
+int object_managed_values(const struct object *o, addr_t values, struct dict_walk *ret)
 {
 	uint64_t keys;
 	if (!has_flag(o->py, o->flags, T_flag_heap_type))
@@ -453,32 +453,34 @@ static int begin_cached(const struct object *o, addr_t values, struct dict_walk 
  * Where 3.11 and later keep attributes of ordinary classes: a word or two before the object, and from 3.13 values right
  * behind the basic object.  The traits say which.
  */
-static int begin_managed(const struct object *o, struct dict_walk *ret)
+int object_managed(const struct object *o, struct object_managed *ret)
 {
 	const struct py *py = o->py;
 	int64_t width = py->layout.abi.width;
-	addr_t word, values = 0;
+	struct object_managed m = { 0 };
 	uint64_t basic, valid;
-	int rc = image_read_ptr(py->img, o->addr + (uint64_t)(TRAIT(py, managed_dict_word) * width), &word);
+	if (!has_flag(py, o->flags, T_flag_managed_dict))
+		return ERR_ABSENT;
+	int rc = image_read_ptr(py->img, o->addr + (uint64_t)(TRAIT(py, managed_dict_word) * width), &m.dict);
 	if (rc < 0)
 		return rc;
 	switch (TRAIT(py, attributes)) {
 	case ATTRIBUTES_WORDS:
-		if (!word) {
-			rc = image_read_ptr(py->img, o->addr + (uint64_t)(TRAIT(py, managed_values_word) * width), &values);
+		if (!m.dict) {
+			rc = image_read_ptr(py->img, o->addr + (uint64_t)(TRAIT(py, managed_values_word) * width), &m.values);
 			if (rc < 0)
 				return rc;
 		}
 		break;
 	case ATTRIBUTES_TAGGED:
-		if (word & 1) {
-			values = word + 1;
-			word = 0;
+		if (m.dict & 1) {
+			m.values = m.dict + 1;
+			m.dict = 0;
 		}
 		break;
 	case ATTRIBUTES_INLINE:
 		/* A dictionary that was asked for later has the same values in it. */
-		if (word || !has_flag(py, o->flags, T_flag_inline_values))
+		if (m.dict || !has_flag(py, o->flags, T_flag_inline_values))
 			break;
 		rc = READ(py, o->type, PyType, tp_basicsize, &basic);
 		if (rc < 0)
@@ -489,22 +491,25 @@ static int begin_managed(const struct object *o, struct dict_walk *ret)
 		if (rc < 0)
 			return rc;
 		if (valid)
-			values = o->addr + basic;
+			m.values = o->addr + basic;
 		break;
 	default:
 		return ERR_UNSUPPORTED;
 	}
-	if (word)
-		return dict_begin(py, word, ret);
-	return values ? begin_cached(o, values, ret) : ERR_ABSENT;
+	*ret = m;
+	return 0;
 }
 
 int object_attrs(const struct object *o, struct dict_walk *ret)
 {
 	addr_t dict;
 	int rc;
-	if (has_flag(o->py, o->flags, T_flag_managed_dict))
-		return begin_managed(o, ret);
+	if (has_flag(o->py, o->flags, T_flag_managed_dict)) {
+		struct object_managed m;
+		if ((rc = object_managed(o, &m)) < 0)
+			return rc;
+		return m.dict ? dict_begin(o->py, m.dict, ret) : m.values ? object_managed_values(o, m.values, ret) : ERR_ABSENT;
+	}
 	if (o->py->types.instance && o->type == o->py->types.instance) {
 		rc = READ(o->py, o->addr, PyInstance, in_dict, &dict);
 		return rc < 0 ? rc : dict_begin(o->py, dict, ret);

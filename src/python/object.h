@@ -43,6 +43,11 @@ int dict_get(const struct py *py, addr_t dict, const char *key, addr_t *ret) MUS
 int dict_get_all(const struct py *py, addr_t dict, const char *const *keys, size_t n, addr_t *ret) MUST_CHECK;
 int dict_find(struct dict_walk *w, const char *key, addr_t *ret) MUST_CHECK;             /* the same from where a walk stands */
 
+/* Where 3.11 and later keep the attributes of an instance of an ordinary class; 0: not there.  ERR_ABSENT: it is none. */
+struct object_managed { addr_t dict, values /* outside of a dictionary */; };
+int object_managed(const struct object *o, struct object_managed *ret) MUST_CHECK;
+int object_managed_values(const struct object *o, addr_t values, struct dict_walk *ret) MUST_CHECK;
+
 /* A walk over the attributes that the next one looks through, mostly in the order in which they were set first. */
 int object_attrs(const struct object *o, struct dict_walk *ret) MUST_CHECK;
 /* An instance attribute kept in the instance (dict, split or inline values; 2.7's old-style ones too); not from the class. ERR_ABSENT. */

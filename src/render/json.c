@@ -391,6 +391,7 @@ static json_t *verdict(const struct report *r)
 		put_word(collector, "phase", r->verdict.collector.phase);
 		if (r->verdict.collector.field) {
 			put_hex(collector, "object", r->verdict.collector.object);
+			put_text(collector, "type", r->verdict.collector.type);
 			put_word(collector, "field", r->verdict.collector.field);
 			put_hex(collector, "value", r->verdict.collector.value);
 			put_word(collector, "confidence", r->verdict.collector.certain ? "certain" : "likely");

@@ -396,6 +396,27 @@ def collections(python):
         target.end()
 
 
+def fields(python):
+    """The collector trips over what an object leads to."""
+    free, old = python.config.endswith("-t"), python.minor.startswith("2")
+    for case, kind, field, value, words in (("item", "list", "ob_item[1]", "0xdead0000", "is no object"), ("items", "list", "ob_item", "0xdead0000", "leads nowhere"),
+                                            ("size", "list", "ob_size", "0x8000000", "is more than there is"), ("tuple", "tuple", "ob_item[1]", "0xdead0000", "is no object"),
+                                            ("slot", "Pair", "attribute right", "0xdead0000", "is no object"),
+                                            ("value", "dict", "value of 'last'", "0xdead0000", "is no object"),
+                                            ("keys", "dict", "ma_table" if old else "ma_keys", "0xdead0000", "leads nowhere")):
+        if python.config.startswith("i386") and (old or case == "size"):
+            continue
+        got = crash(python, "bad-field", case)
+        if not got:
+            continue
+        rep, text, _, target = got
+        name, found = "%s: bad-field %s" % (python.name, case), rep["verdict"].get("collector", {})
+        victim = re.findall(r"VICTIM (0x[0-9a-f]+)", target.text())[-1]
+        tap.equal([found.get(key) for key in ("object", "type", "field", "value", "confidence")], [victim, kind, field, value, "certain"], "%s: the object and its field" % name)
+        tap.equal(line(text, "object"), "%s %s cannot be right: its %s = %s %s; this is what it tripped over" % (kind, victim, field, value, words), "%s: it is said" % name)
+        target.end()
+
+
 def renews_number(python):
     """Does os.fork() give threading's main thread its new number?  Then nothing is left of the parent's (later releases of 3.13 on)."""
     ask = "import inspect, threading; print('_set_native_id' in inspect.getsource(getattr(threading.Thread, '_after_fork', threading.Event)))"
@@ -440,7 +461,7 @@ def main():
         if (python.minor, python.config) not in known:
             tap.skip("crashes of " + python.name, "no table of its version yet")
             continue
-        for check in (exceptions, faults, passed_on, without_files, fatal_errors, in_libraries, handlers, collections, lives):
+        for check in (exceptions, faults, passed_on, without_files, fatal_errors, in_libraries, handlers, collections, fields, lives):
             tap.part(python, check)
     for name, why in absent:
         if not wanted:

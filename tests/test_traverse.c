@@ -1,0 +1,175 @@
+/* What of an object leads to where its traversal stopped, under every built-in layout; and what only looks so. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "build_py.h"
+#include "python/traverse.h"
+
+#define WILD UINT64_C(0x66600000)
+enum { MANY = 1 << 20 };
+
+static void each_layout(void (*f)(const struct layout *l))
+{
+	uint32_t version;
+	const char *config;
+	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
+		struct layout l;
+		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
+		f(&l);
+	}
+}
+
+static addr_t type_offset(const struct build *b)
+{
+	return (addr_t)b->layout.offset[F_PyObject_ob_type];
+}
+
+/* at is what `field` of obj, which holds value, led to; how -1: it is not said of it. */
+static void expect(struct build *b, addr_t obj, addr_t at, bool near, int how, const char *field, addr_t value)
+{
+	struct traversed t = { 0 };
+	uint64_t left = MANY;
+	int rc = traverse_trip(build_py(b), obj, at, near, &left, b->arena, &t);
+	MUST(rc == (how >= 0), "%s: %s: %d", b->layout.name, field, rc);
+	if (rc)
+		MUST((int)t.how == how && str_is(t.field, field) && t.value == value, "%s: %s: got %d " STR_FMT " 0x%llx", b->layout.name, field, (int)t.how,
+		     STR_ARG(t.field), (unsigned long long)t.value);
+	MUST(left < MANY, "%s: %s counts nothing", b->layout.name, field);
+}
+
+static void lists(const struct layout *l)
+{
+	struct build *b = build_new(l);
+	const unsigned width = l->abi.width;
+	const addr_t one = build_int(b, 1), items[] = { one, one, one, one };
+	addr_t list = build_list(b, items, 4), at = build_field_get(b, list, F_PyList_ob_item);
+	WRITE(b, list, PyList, allocated, 4);
+	expect(b, list, WILD + type_offset(b), false, -1, "whole", 0);
+	build_ptr(b, at + 2 * width, WILD);
+	expect(b, list, WILD + type_offset(b), false, TRAVERSED_ITEM, "ob_item[2]", WILD);
+	expect(b, list, WILD + l->size[S_PyObject], false, -1, "past the object", 0);
+	expect(b, list, WILD - width, false, -1, "before it", 0);
+	build_ptr(b, at + 2 * width, (addr_t)-1 & (width == 4 ? 0xffffffff : ~UINT64_C(0)));
+	expect(b, list, width, false, -1, "an address that wraps", 0);
+	build_ptr(b, at + 2 * width, 0);
+	expect(b, list, type_offset(b), false, -1, "nothing, which is not visited", 0);
+	/* What it leads to is an object: that is not where it stopped. */
+	build_ptr(b, at + 2 * width, one);
+	expect(b, list, one + type_offset(b), false, -1, "an object", 0);
+	/* Not its items, but how many. */
+	WRITE(b, list, PyList, ob_size, 1 << 24);
+	expect(b, list, at + ((1 << 24) - 1) * width, false, TRAVERSED_COUNT, "ob_size", 1 << 24);
+	expect(b, list, at + ((1 << 24) - 1) * width + 1, false, -1, "between two items", 0);
+	WRITE(b, list, PyList, ob_size, 4);
+	WRITE(b, list, PyList, ob_item, WILD);
+	expect(b, list, WILD + 3 * width, false, TRAVERSED_ARRAY, "ob_item", WILD);
+	expect(b, list, WILD + 4 * width, false, -1, "past the items", 0);
+	WRITE(b, list, PyList, ob_size, -1);
+	expect(b, list, WILD, false, -1, "a count that is negative", 0);
+
+	addr_t tuple = build_tuple(b, items, 4);
+	build_ptr(b, build_field_at(b, tuple, F_PyTuple_ob_item) + width, WILD);
+	expect(b, tuple, WILD, false, TRAVERSED_ITEM, "ob_item[1]", WILD);
+	WRITE(b, tuple, PyTuple, ob_size, UINT64_C(1) << (width * 8 - 2));
+	expect(b, tuple, build_field_at(b, tuple, F_PyTuple_ob_item) + (UINT64_C(1) << 28) * width, false, TRAVERSED_COUNT, "ob_size", UINT64_C(1) << (width * 8 - 2));
+	/* Bounded. */
+	struct traversed t;
+	uint64_t left = 0;
+	ck_assert_int_eq(traverse_trip(build_py(b), tuple, WILD, false, &left, b->arena, &t), 0);
+	/* Where memory was lost that the file should have, an object may have been. */
+	struct py *py = build_py(b);
+	image_add_lost(py->img, WILD, WILD + 4096);
+	left = MANY;
+	ck_assert_int_eq(traverse_trip(py, list, WILD, false, &left, b->arena, &t), 0);
+	build_free(b);
+}
+
+static void dicts(const struct layout *l)
+{
+	const enum build_dict how[] = { BUILD_DICT, BUILD_GENERAL, BUILD_SPLIT };
+	for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+		struct build *b = build_new(l);
+		addr_t dict = build_dict(b, how[i]);
+		build_dict_str(b, dict, "first", build_int(b, 1));
+		build_dict_str(b, dict, "last", WILD);
+		build_settle(b);
+		expect(b, dict, WILD + type_offset(b), false, TRAVERSED_ITEM, "value of 'last'", WILD);
+		expect(b, dict, WILD + 64, false, -1, "elsewhere", 0);
+		if (how[i] == BUILD_GENERAL)
+			build_dict_set(b, dict, WILD + 0x100, build_int(b, 2));
+		build_settle(b);
+		if (how[i] == BUILD_GENERAL && layout_has(l, F_PyDict_ma_keys))
+			expect(b, dict, WILD + 0x100, false, TRAVERSED_ITEM, "key of entry 2", WILD + 0x100);
+		const bool table = layout_has(l, F_PyDict_ma_table);
+		if (!table && build_field_get(b, dict, F_PyDict_ma_values)) {
+			WRITE(b, dict, PyDict, ma_values, 2 * WILD);
+			expect(b, dict, 2 * WILD, false, TRAVERSED_ARRAY, "ma_values", 2 * WILD);
+		}
+		build_field(b, dict, table ? F_PyDict_ma_table : F_PyDict_ma_keys, UINT64_C(0x30000000));
+		expect(b, dict, UINT64_C(0x30000000) + 4, false, TRAVERSED_ARRAY, table ? "ma_table" : "ma_keys", UINT64_C(0x30000000));
+		build_free(b);
+	}
+}
+
+static void others(const struct layout *l)
+{
+	struct build *b = build_new(l);
+	const unsigned width = l->abi.width;
+	const addr_t type = build_type(b, "Node", O_OTHER, true), word = l->size[S_PyObject] + width;
+	WRITE(b, type, PyType, tp_basicsize, l->size[S_PyObject] + 4 * width);
+	addr_t node = build_object(b, type, l->size[S_PyObject] + 4 * width);
+	char name[32];
+	snprintf(name, sizeof name, "word at +0x%llx", (unsigned long long)word);
+	build_ptr(b, node + word, WILD);
+	/* What the word means is not known, so only where the object is known to be looked at is it said. */
+	expect(b, node, WILD + type_offset(b), false, -1, name, 0);
+	expect(b, node, WILD + type_offset(b), true, TRAVERSED_ITEM, name, WILD);
+	expect(b, node, WILD + 0x100, true, TRAVERSED_NEAR, name, WILD);
+	expect(b, node, WILD + 0x10000, true, -1, "far", 0);
+	/* A small number is no address. */
+	build_ptr(b, node + word, 0x1000);
+	expect(b, node, 0x1000, true, -1, "a number", 0);
+	/* A member has a name. */
+	addr_t members = build_alloc(b, 10 * width);
+	build_ptr(b, members, build_cstr(b, "right"));
+	build_ptr(b, members + 2 * width, word);
+	WRITE(b, type, PyType, tp_members, members);
+	build_ptr(b, node + word, WILD);
+	expect(b, node, WILD, false, TRAVERSED_ITEM, "attribute right", WILD);
+
+	if (TRAIT(b, flag_managed_dict) >= 0) {
+		const char *const names[] = { "first", "second" };
+		const addr_t values[] = { build_int(b, 1), WILD };
+		addr_t o = build_instance(b, "Plain", names, values, 2, true);
+		build_settle(b);
+		expect(b, o, WILD + type_offset(b), false, TRAVERSED_ITEM, "attribute second", WILD);
+		/* A dictionary is an object of its own, which is traversed by itself. */
+		o = build_instance(b, "Kept", names, values, 2, false);
+		build_settle(b);
+		expect(b, o, WILD + type_offset(b), false, -1, "its dictionary's", 0);
+	}
+	build_free(b);
+}
+
+static void (*const cases[])(const struct layout *l) = { lists, dicts, others };
+
+START_TEST(traverse)
+{
+	each_layout(cases[_i]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("traverse");
+	TCase *tc = tcase_create("traverse");
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, traverse, 0, sizeof cases / sizeof *cases);
+	suite_add_tcase(s, tc);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? 1 : 0;
+}
