@@ -193,6 +193,77 @@ static void what_it_says(const struct layout *l)
 	build_free(b);
 }
 
+/* A class whose bases have these in their order, itself first; the first base is what tp_base says unless it is another. */
+static addr_t derived(struct build *b, const char *name, addr_t first, addr_t second, addr_t tp_base)
+{
+	addr_t t = error_type(b, name, true, tp_base), order[] = { t, first, second };
+	WRITE(b, t, PyType, tp_mro, build_tuple(b, order, 3));
+	return t;
+}
+
+/* Whose __str__ it is: the first in the order of the bases, whatever tp_base says, and no class of the program's that is called so. */
+static void whose_text(const struct layout *l)
+{
+	struct build *b = build_new(l);
+	addr_t key = error_type(b, "KeyError", false, 0), attribute = error_type(b, "AttributeError", false, 0), base = error_type(b, "BaseException", false, 0);
+	addr_t mine = error_type(b, "KeyError", true, base), of_mine = error_type(b, "Odd", true, mine), text = build_str(b, "x");
+	addr_t before = derived(b, "Before", key, attribute, attribute), after = derived(b, "After", attribute, key, attribute);
+	WRITE(b, attribute, PyType, tp_basicsize, l->size[S_PyException]);
+	addr_t v_before = make(b, before, &text, 1), v_after = make(b, after, &text, 1), v_odd = make(b, of_mine, &text, 1);
+	struct py *py = build_py(b);
+	expect(py, b, before, v_before, 100, "Before", "'x'");
+	expect(py, b, after, v_after, 100, "After", "'x'");
+	expect(py, b, of_mine, v_odd, 100, "Odd", "x");
+	/* 3.10 on: it has a name and an object, and a __str__. */
+	WRITE(b, attribute, PyType, tp_basicsize, l->size[S_PyException] + 2 * l->abi.width);
+	py = build_py(b);
+	expect(py, b, before, v_before, 100, "Before", "'x'");
+	expect(py, b, after, v_after, 100, "After", "x");
+	build_free(b);
+}
+
+/* What stands behind a SyntaxError's message, and what cannot be coded. */
+static void odd_texts(const struct layout *l)
+{
+	struct build *b = build_new(l);
+	const bool old = TRAIT(b, str_model) == STR_MODEL_WIDE;
+	addr_t syntax = error_type(b, "SyntaxError", false, 0), os = error_type(b, "OSError", false, 0), none = b->types.none, one = build_int(b, 1);
+	addr_t encode = error_type(b, "UnicodeEncodeError", false, 0), decode = error_type(b, "UnicodeDecodeError", false, 0);
+	addr_t translate = error_type(b, "UnicodeTranslateError", false, 0), why = build_str(b, "why"), name = build_str(b, "utf-8");
+	static const uint32_t letters[] = { 'a', 0xe9, 0x20ac, 0x1f600 };
+	addr_t wide = build_text(b, letters, 4, 4, BUILD_COMPACT), bytes = build_bytes(b, "ab\xff", 3), end = build_int(b, 3), start = build_int(b, 2);
+	const struct { addr_t file, line; const char *want; } places[] = {
+		{ build_str(b, "/srv/app/x.py"), end, "bad (x.py, line 3)" }, { none, end, "bad (line 3)" }, { build_str(b, "a/x.py"), none, "bad (x.py)" }, { none, none, "bad" },
+	};
+	const struct { addr_t type, args[6]; size_t n; const char *want; } odd[] = {
+		{ decode, { name, bytes, start, end, why }, 5, "'utf-8' codec can't decode byte 0xff in position 2: why" },
+		{ decode, { name, bytes, one, end, why }, 5, "'utf-8' codec can't decode bytes in position 1-2: why" },
+		{ encode, { name, wide, start, end, why }, 5, old ? "'utf-8' codec can't encode character u'\\u20ac' in position 2: why" : "'utf-8' codec can't encode character '\\u20ac' in position 2: why" },
+		{ encode, { name, wide, one, start, why }, 5, old ? "'utf-8' codec can't encode character u'\\xe9' in position 1: why" : "'utf-8' codec can't encode character '\\xe9' in position 1: why" },
+		{ translate, { wide, end, build_int(b, 4), why }, 4, old ? "can't translate character u'\\U0001f600' in position 3: why" : "can't translate character '\\U0001f600' in position 3: why" },
+		{ translate, { wide, one, end, why }, 4, "can't translate characters in position 1-2: why" },
+		{ decode, { name, bytes, end, build_int(b, 4), why }, 5, "'utf-8' codec can't decode bytes in position 3-3: why" }, /* past its end */
+		{ decode, { name, one }, 2, "('utf-8', 1)" }, /* made by hand */
+		{ os, { one, one, one, one, one, one }, 6, "(1, 1, 1, 1, 1, 1)" },
+	};
+	addr_t v[4], v_odd[9];
+	for (size_t i = 0; i < 4; i++) {
+		addr_t place[] = { places[i].file, places[i].line }, args[] = { build_str(b, "bad"), build_tuple(b, place, 2) };
+		v[i] = make(b, syntax, args, 2);
+	}
+	for (size_t i = 0; i < 9; i++)
+		v_odd[i] = make(b, odd[i].type, odd[i].args, odd[i].n);
+	struct py *py = build_py(b);
+	for (size_t i = 0; i < 4; i++)
+		expect(py, b, syntax, v[i], 100, "SyntaxError", places[i].want);
+	for (size_t i = 0; i < 9; i++) {
+		struct py_exception e = { odd[i].type, v_odd[i], 0 };
+		struct str s;
+		MUST(py_exception_text(py, &e, 200, b->arena, &s) == 0 && str_is(s, odd[i].want), "%s: \"" STR_FMT "\", not \"%s\"", l->name, STR_ARG(s), odd[i].want);
+	}
+	build_free(b);
+}
+
 static void where_it_has_been(const struct layout *l)
 {
 	struct build *b = build_new(l);
@@ -300,7 +371,7 @@ static void odd_finallies(const struct layout *l)
 	}
 }
 
-static void (*const cases[])(const struct layout *l) = { where_it_is_kept, what_it_says, where_it_has_been, what_a_finally_holds, odd_finallies };
+static void (*const cases[])(const struct layout *l) = { where_it_is_kept, what_it_says, whose_text, odd_texts, where_it_has_been, what_a_finally_holds, odd_finallies };
 
 START_TEST(exceptions)
 {

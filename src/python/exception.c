@@ -188,24 +188,46 @@ int py_exception_type(const struct py *py, const struct py_exception *e, struct 
 	return 0;
 }
 
-/* Which of the classes that have a text of their own it derives from. */
-enum says { SAYS_ARGS, SAYS_REPR, SAYS_ERRNO, SAYS_MESSAGE, SAYS_GROUP };
+/* Which of the classes that have a text of their own it takes it from. */
+enum says { SAYS_ARGS, SAYS_REPR, SAYS_ERRNO, SAYS_MESSAGE, SAYS_GROUP, SAYS_ENCODE, SAYS_DECODE, SAYS_TRANSLATE };
 
+static bool says_itself(const struct py *py, addr_t type, struct arena *a, enum says *ret)
+{
+	/* fields: from 3.10 on, where it has fields of its own, it has a __str__ of its own too (Objects/exceptions.c: ComplexExtendsException). */
+	static const struct { const char *name; enum says says; bool fields; } own[] = {
+		{ "KeyError", SAYS_REPR, false }, { "OSError", SAYS_ERRNO, false }, { "EnvironmentError", SAYS_ERRNO, false }, { "SyntaxError", SAYS_MESSAGE, false },
+		{ "BaseExceptionGroup", SAYS_GROUP, false }, { "UnicodeEncodeError", SAYS_ENCODE, false }, { "UnicodeDecodeError", SAYS_DECODE, false },
+		{ "UnicodeTranslateError", SAYS_TRANSLATE, false }, { "BaseException", SAYS_ARGS, false },
+		{ "AttributeError", SAYS_ARGS, true }, { "NameError", SAYS_ARGS, true },
+	};
+	struct str name;
+	uint64_t flags, size;
+	/* Built-in ones are static types. */
+	if (READ(py, type, PyType, tp_flags, &flags) < 0 || flags >> TRAIT(py, flag_heap_type) & 1 || plain_name(py, type, a, &name) < 0)
+		return false;
+	for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+		if (!str_is(name, own[i].name) ||
+		    (own[i].fields && (READ(py, type, PyType, tp_basicsize, &size) < 0 || size <= py->layout.size[S_PyException])))
+			continue;
+		*ret = own[i].says;
+		return true;
+	}
+	return false;
+}
+
+/* The first in the order of its bases; where that is not to be had, of those that lie in each other. */
 static enum says says_of(const struct py *py, addr_t type, struct arena *a)
 {
-	static const struct { const char *name; enum says says; } own[] = {
-		{ "KeyError", SAYS_REPR }, { "OSError", SAYS_ERRNO }, { "EnvironmentError", SAYS_ERRNO }, { "SyntaxError", SAYS_MESSAGE },
-		{ "BaseExceptionGroup", SAYS_GROUP },
-	};
+	addr_t mro;
+	struct object order;
+	enum says says;
+	const bool ordered = READ(py, type, PyType, tp_mro, &mro) == 0 && object_at(py, mro, &order) == 0 && order.kind == O_TUPLE;
 	for (unsigned n = 0; n < BASES_MAX && type; n++) {
-		struct str name;
-		uint64_t flags;
-		/* Built-in ones are static types. */
-		if (READ(py, type, PyType, tp_flags, &flags) == 0 && (!(flags >> TRAIT(py, flag_heap_type) & 1) || n) && plain_name(py, type, a, &name) == 0)
-			for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-				if (str_is(name, own[i].name))
-					return own[i].says;
-		if (READ(py, type, PyType, tp_base, &type) < 0)
+		if (ordered && object_item(&order, n, &type) < 0)
+			break;
+		if (says_itself(py, type, a, &says))
+			return says;
+		if (!ordered && READ(py, type, PyType, tp_base, &type) < 0)
 			break;
 	}
 	return SAYS_ARGS;
@@ -378,18 +400,85 @@ void object_brief(const struct py *py, addr_t addr, size_t max, struct sb *b)
 	arena_free(a);
 }
 
+/* A str, of 2.7 either kind. */
+static bool text_at(const struct py *py, addr_t addr, size_t max, struct arena *a, struct str *ret)
+{
+	struct object o;
+	struct blob bytes;
+	if (object_at(py, addr, &o) < 0)
+		return false;
+	if (o.kind == O_STR)
+		return object_text(&o, a, max, ret, NULL) == 0;
+	if (TRAIT(py, str_model) != STR_MODEL_WIDE || o.kind != O_BYTES || object_bytes(&o, a, max, &bytes, NULL) < 0)
+		return false;
+	*ret = str_from_bytes(a, bytes.p, bytes.len);
+	return true;
+}
+
+static bool number_at(const struct py *py, addr_t addr, int64_t *ret)
+{
+	struct object o;
+	return object_at(py, addr, &o) == 0 && object_int(&o, ret) == 0;
+}
+
 /* str() of an argument: texts stand for themselves. */
 static void put_str(const struct py *py, addr_t addr, size_t max, struct sb *b, struct arena *a)
 {
-	struct object o;
 	struct str text;
-	struct blob bytes;
-	if (object_at(py, addr, &o) == 0 && o.kind == O_STR && object_text(&o, a, max, &text, NULL) == 0)
+	if (text_at(py, addr, max, a, &text))
 		sb_str(b, text);
-	else if (TRAIT(py, str_model) == STR_MODEL_WIDE && o.kind == O_BYTES && object_bytes(&o, a, max, &bytes, NULL) == 0)
-		sb_str(b, str_from_bytes(a, bytes.p, bytes.len));
 	else
 		object_brief(py, addr, max, b);
+}
+
+/* Where a SyntaxError is: the file's base name and the line, as far as they are a text and a number. */
+static void put_place(const struct py *py, addr_t at, size_t max, struct sb *b, struct arena *a)
+{
+	struct object place;
+	struct str file;
+	addr_t first, second;
+	int64_t line = 0;
+	if (object_at(py, at, &place) < 0 || place.kind != O_TUPLE || object_item(&place, 0, &first) < 0 || object_item(&place, 1, &second) < 0)
+		return;
+	const bool has_file = text_at(py, first, max, a, &file), has_line = number_at(py, second, &line);
+	if (!has_file && !has_line)
+		return;
+	sb_printf(b, " (");
+	if (has_file)
+		sb_str(b, str_base(file));
+	if (has_line)
+		sb_printf(b, "%sline %lld", has_file ? ", " : "", (long long)line);
+	sb_char(b, ')');
+}
+
+/* What of a text or of bytes cannot be coded: from the arguments as the constructor has them.  False: they are others. */
+static bool put_coding(const struct py *py, const struct object *args, enum says says, size_t max, struct sb *b, struct arena *a)
+{
+	addr_t encoding = 0, object, at, reason;
+	struct str name, why;
+	struct object o;
+	int64_t start, end;
+	uint32_t unit;
+	uint64_t n, i = says != SAYS_TRANSLATE;
+	if (object_length(args, &n) < 0 || n != i + 4 || (i && object_item(args, 0, &encoding) < 0) || object_item(args, i, &object) < 0 ||
+	    object_item(args, i + 1, &at) < 0 || !number_at(py, at, &start) || object_item(args, i + 2, &at) < 0 || !number_at(py, at, &end) ||
+	    object_item(args, i + 3, &reason) < 0 || !text_at(py, reason, max, a, &why) || (i && !text_at(py, encoding, max, a, &name)) || start < 0 || end <= start)
+		return false;
+	const char *what = says == SAYS_DECODE ? "byte" : "character";
+	const bool one = end - start == 1 && object_at(py, object, &o) == 0 && o.kind == (says == SAYS_DECODE ? O_BYTES : O_STR) && object_unit(&o, (uint64_t)start, &unit) == 0;
+	if (i) {
+		sb_char(b, '\'');
+		sb_str(b, name);
+		sb_printf(b, "' codec ");
+	}
+	sb_printf(b, "can't %s %s%s", says == SAYS_DECODE ? "decode" : says == SAYS_ENCODE ? "encode" : "translate", what, one ? " " : "s");
+	if (one && says == SAYS_DECODE)
+		sb_printf(b, "0x%02x", unit);
+	else if (one)
+		sb_printf(b, unit <= 0xff ? "%s\\x%02x'" : unit <= 0xffff ? "%s\\u%04x'" : "%s\\U%08x'", TRAIT(py, str_model) == STR_MODEL_WIDE ? "u'" : "'", unit);
+	sb_printf(b, one ? " in position %lld: " : " in position %lld-%lld: ", (long long)start, (long long)end - 1);
+	sb_str(b, why);
+	return true;
 }
 
 /* OSError keeps file names apart from its arguments. */
@@ -406,24 +495,28 @@ static void put_filenames(const struct py *py, addr_t value, size_t max, struct 
 	object_brief(py, name, max, b);
 }
 
-/* Objects/exceptions.c: BaseException_str, KeyError_str, OSError_str, SyntaxError_str, BaseExceptionGroup_str.  value: 0 if it is not made yet. */
+/*
+ * Objects/exceptions.c: BaseException_str, KeyError_str, OSError_str (of two to five arguments: oserror_parse_args), SyntaxError_str, BaseExceptionGroup_str,
+ * UnicodeEncodeError_str and its kin.  value: 0 if it is not made yet.
+ */
 static void put_text(const struct py *py, addr_t type, addr_t value, const struct object *args, size_t max, struct sb *b, struct arena *a)
 {
 	uint64_t n, m;
-	addr_t first = 0, second = 0, name, line;
+	addr_t first = 0, second = 0;
 	struct object more;
 	if (object_length(args, &n) < 0 || !n || object_item(args, 0, &first) < 0)
 		return;
 	if (n > 1 && object_item(args, 1, &second) < 0)
 		second = 0;
-	switch (says_of(py, type, a)) {
+	const enum says says = says_of(py, type, a);
+	switch (says) {
 	case SAYS_REPR:
 		if (n != 1)
 			break;
 		object_brief(py, first, max, b);
 		return;
 	case SAYS_ERRNO:
-		if (n < 2)
+		if (n < 2 || n > 5)
 			break;
 		sb_printf(b, "[Errno ");
 		object_brief(py, first, max, b);
@@ -433,19 +526,18 @@ static void put_text(const struct py *py, addr_t type, addr_t value, const struc
 		return;
 	case SAYS_MESSAGE:
 		put_str(py, first, max, b, a);
-		if (second && object_at(py, second, &more) == 0 && more.kind == O_TUPLE && object_item(&more, 0, &name) == 0 && object_item(&more, 1, &line) == 0) {
-			sb_printf(b, " (");
-			put_str(py, name, max, b, a);
-			sb_printf(b, ", line ");
-			object_brief(py, line, max, b);
-			sb_char(b, ')');
-		}
+		if (n == 2)
+			put_place(py, second, max, b, a);
 		return;
 	case SAYS_GROUP:
 		put_str(py, first, max, b, a);
 		if (second && object_at(py, second, &more) == 0 && object_length(&more, &m) == 0)
 			sb_printf(b, " (%llu sub-exception%s)", (unsigned long long)m, m == 1 ? "" : "s");
 		return;
+	case SAYS_ENCODE: case SAYS_DECODE: case SAYS_TRANSLATE:
+		if (put_coding(py, args, says, max, b, a))
+			return;
+		break;
 	case SAYS_ARGS: break;
 	}
 	if (n == 1)

@@ -25,7 +25,7 @@ int py_exception_raised(const struct py *py, addr_t thread, struct py_exception 
 int py_exception_type(const struct py *py, const struct py_exception *e, struct arena *a, struct str *ret) MUST_CHECK;
 /*
  * What str() of it says where its class leaves that to CPython: from the arguments, by the rules of BaseException, KeyError,
- * OSError, SyntaxError and exception groups.  Cut at max bytes.
+ * OSError, SyntaxError, exception groups and what cannot be encoded, decoded or translated.  Cut at max bytes.
  */
 int py_exception_text(const struct py *py, const struct py_exception *e, size_t max, struct arena *a, struct str *ret) MUST_CHECK;
 

@@ -374,6 +374,26 @@ int object_bytes(const struct object *o, struct arena *a, size_t max, struct blo
 	return 0;
 }
 
+int object_unit(const struct object *o, uint64_t i, uint32_t *ret)
+{
+	const struct py *py = o->py;
+	struct text t = { .unit = 1 };
+	uint64_t value;
+	int rc;
+	if (o->kind != O_BYTES)
+		rc = find_text(o, &t);
+	else if ((rc = read_length(py, o->addr, F_PyBytes_ob_size, &t.length)) == 0)
+		rc = READ(py, o->addr, PyBytes, ob_sval, &t.data);
+	if (rc < 0)
+		return rc;
+	if (i >= t.length)
+		return ERR_ABSENT;
+	rc = image_read_uint(py->img, t.data + i * t.unit, t.unit, &value);
+	if (rc == 0)
+		*ret = (uint32_t)value;
+	return rc;
+}
+
 int object_length(const struct object *o, uint64_t *ret)
 {
 	switch (o->kind) {

@@ -22,6 +22,8 @@ int object_text(const struct object *o, struct arena *a, size_t max, struct str 
 int object_text_is(const struct object *o, const char *ascii) MUST_CHECK;
 /* The same of bytes. */
 int object_bytes_is(const struct object *o, const char *ascii) MUST_CHECK;
+/* The code point (2.7: unit) of a str, or the byte of a bytes, at i; ERR_ABSENT past the end. */
+int object_unit(const struct object *o, uint64_t i, uint32_t *ret) MUST_CHECK;
 int object_bytes(const struct object *o, struct arena *a, size_t max, struct blob *ret, uint64_t *total) MUST_CHECK;
 /* tuple, list. */
 int object_length(const struct object *o, uint64_t *ret) MUST_CHECK;

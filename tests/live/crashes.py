@@ -78,6 +78,8 @@ def exceptions(python):
         "text": ("RuntimeError", "bé \x1b[31m 中", "handled", "raise RuntimeError(u"),
         "nothing": ("RuntimeError", "", "handled", "raise RuntimeError\n"),
         "syntax": ("SyntaxError", "invalid syntax (bad.py, line 1)", "handled", "compile("),
+        "decode": ("UnicodeDecodeError", "'ascii' codec can't decode byte 0xff in position 2: ordinal not in range(128)", "handled", '.decode("ascii")'),
+        "both": ("NoSuchName", "'colour'", "handled", "raise NoSuchName("),
         "deep": ("ValueError", "('deep', 1.5, %s, None, [True, (1,)])" % ("'\\xff'" if old else "b'\\xff'"), "handled", 'raise ValueError("deep"'),
         "chosen": ("Rejected", "(42, 'order 7')", "handled", "raise Rejected(42"),
         "finally": ("ValueError", "let pass", "let_pass", 'raise ValueError("let pass")'),
