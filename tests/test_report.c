@@ -257,6 +257,19 @@ START_TEST(problem)
 }
 END_TEST
 
+/* One for each of many threads: not compared with all others. */
+START_TEST(many_problems)
+{
+	enum { MANY = 100000 };
+	struct report *r = report_new();
+	for (int twice = 0; twice < 2; twice++)
+		for (int i = 0; i < MANY; i++)
+			report_problem(r, P_FRAMES_BROKEN, (long long)i, "loops", 12ULL, "copy it again");
+	ck_assert_uint_eq(r->problems.n, MANY);
+	report_free(r);
+}
+END_TEST
+
 /* Codes are looked for by scripts: each is one problem's, and well formed; each says what to try or why nothing helps. */
 START_TEST(codes)
 {
@@ -294,6 +307,7 @@ int main(void)
 	tcase_add_test(c, group_interpreters);
 	tcase_add_test(c, group_many);
 	tcase_add_test(c, problem);
+	tcase_add_test(c, many_problems);
 	tcase_add_test(c, codes);
 	tcase_set_timeout(c, 60);
 	suite_add_tcase(s, c);

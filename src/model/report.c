@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <uthash.h>
+
 #define NONE ((size_t)-1)
+
+struct problem_said { UT_hash_handle hh; };
 
 struct report *report_new(void)
 {
@@ -33,6 +37,7 @@ void report_free(struct report *r)
 	vec_free(&r->exceptions);
 	vec_free(&r->verdict.notes);
 	vec_free(&r->problems);
+	HASH_CLEAR(hh, r->said);
 	vec_free(&r->input.lost.files);
 	arena_free(r->arena);
 	free(r);
@@ -48,6 +53,23 @@ static const struct { const char *code, *text, *hint; enum severity severity; } 
 static struct str text_of(struct report *r, const char *s, size_t len)
 {
 	return str_from_bytes(r->arena, s, len);
+}
+
+/* True once for an id and a text.  There may be one for each of many threads. */
+static bool is_news(struct report *r, enum problem id, struct str message)
+{
+	struct problem_said *said;
+	const size_t len = sizeof id + message.len;
+	char *key = arena_alloc(r->arena, len);
+	memcpy(key, &id, sizeof id);
+	if (message.len)
+		memcpy(key + sizeof id, message.s, message.len);
+	HASH_FIND(hh, r->said, key, len, said);
+	if (said)
+		return false;
+	said = arena_alloc(r->arena, sizeof *said);
+	HASH_ADD_KEYPTR(hh, r->said, key, len, said);
+	return true;
 }
 
 void report_problem(struct report *r, enum problem id, ...)
@@ -68,9 +90,8 @@ void report_problem(struct report *r, enum problem id, ...)
 	if (text_len < 0 || len < text_len)
 		return; /* longer than INT_MAX: no argument of ours is */
 	struct str message = text_of(r, both, (size_t)text_len);
-	for (size_t i = 0; i < r->problems.n; i++)
-		if (r->problems.p[i].id == id && str_eq(r->problems.p[i].message, message))
-			return;
+	if (!is_news(r, id, message))
+		return;
 	*vec_push(&r->problems) = (struct report_problem){
 		.id = id,
 		.code = problems[id].code,

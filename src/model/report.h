@@ -193,6 +193,7 @@ struct report {
 	struct VEC(struct report_module) modules;
 	struct VEC(struct report_exception) exceptions; /* of the thread that crashed */
 	struct VEC(struct report_problem) problems;
+	struct problem_said *said;                 /* those, by id and text */
 };
 
 struct report *report_new(void);
