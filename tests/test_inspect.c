@@ -51,11 +51,12 @@ static const struct { int signo, code; int sender; addr_t addr; enum verdict_kin
 /* What becomes of the native stacks: not asked for; unwound; no child can be had; it dies at once. */
 enum natives { NATIVE_NONE, NATIVE_UNWOUND, NATIVE_REFUSED, NATIVE_KILLED, NATIVE_WAYS };
 
+static struct limits lim = { .frames = 100000, .threads = 10000 };
+
 static void say_with(enum natives how, struct image *img, struct py *py, const struct err *err, struct report *r)
 {
 	struct target t = { .img = img, .py = py, .arena = arena_new() };
 	struct search none = { .no_files = true };
-	struct limits lim = { .frames = 100000, .threads = 10000 };
 	struct err e;
 	ck_assert_int_eq(modules_open(img, &none, &t.mods, &e), 0);
 	if (err)
@@ -264,6 +265,41 @@ START_TEST(threads)
 	ck_assert_int_eq(r->python.found, true);
 	report_free(r);
 	build_free(b);
+}
+END_TEST
+
+/* A limit is said where something was left out, and only there; what it leaves out is not said to be broken. */
+START_TEST(limits)
+{
+	static const struct { struct limits lim; size_t threads, frames, said_threads, said_frames; } ways[] = {
+		{ { .frames = 5, .threads = 4 }, 4, 5, 0, 0 }, { { .frames = 4, .threads = 3 }, 3, 4, 1, 2 }, { { .frames = 4, .threads = 2 }, 2, 4, 1, 1 }, { { .frames = 5, .threads = 1 }, 1, 5, 1, 0 },
+	};
+	const struct limits usual = lim;
+	for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+		struct build *b = build_new(&tables[_i]);
+		addr_t other = build_interp(b, 1), code = build_code(b, &(struct build_code){ .name = "work", .file = "a.py", .firstlineno = 10, .units = 8 });
+		for (int i = 0; i < 4; i++) {
+			addr_t t = build_thread(b, i < 2 ? b->interp : other, BUILD_IDENT(b) + 0x1000 * (addr_t)i, PID + i);
+			for (int k = 0; k < (i ? 5 : 2); k++)
+				build_frame(b, t, &(struct build_frame){ .code = code, .lasti = 2 * k });
+		}
+		lim = ways[way].lim;
+		struct py *py = build_py(b);
+		struct report *r = report_new();
+		say(py->img, py, NULL, r);
+		lim = usual;
+		size_t shown = 0, deepest = 0;
+		for (size_t i = 0; i < r->threads.n; i++) {
+			shown += r->threads.p[i].has_python;
+			deepest = r->threads.p[i].n_frames > deepest ? r->threads.p[i].n_frames : deepest;
+		}
+		ck_assert_msg(shown == ways[way].threads && deepest == ways[way].frames, "%s, %zu: %zu threads, %zu frames", tables[_i].name, way, shown, deepest);
+		ck_assert_msg(problems(r, P_THREADS_LIMIT) == ways[way].said_threads, "%s: %zu", tables[_i].name, way);
+		ck_assert_msg(problems(r, P_FRAMES_LIMIT) == ways[way].said_frames, "%s: %zu, %zu", tables[_i].name, way, problems(r, P_FRAMES_LIMIT));
+		ck_assert_uint_eq(problems(r, P_THREADS_UNLISTED) + problems(r, P_FRAMES_BROKEN), 0);
+		report_free(r);
+		build_free(b);
+	}
 }
 END_TEST
 
@@ -920,6 +956,7 @@ int main(void)
 	tcase_add_loop_test(c, inherited_name, 0, n_tables);
 	tcase_add_loop_test(c, not_the_only_word, 0, n_tables);
 	tcase_add_loop_test(c, natives, 0, n_tables);
+	tcase_add_loop_test(c, limits, 0, n_tables);
 	tcase_add_loop_test(c, order, 0, n_tables);
 	tcase_add_loop_test(c, ended_main, 0, n_tables);
 	tcase_add_loop_test(c, unsure_interpreter, 0, n_tables);

@@ -79,6 +79,7 @@ struct collect {
 	bool names_left;        /* Python's names are what a cut file still holds of them */
 	struct { uint64_t n; int64_t tid; struct str what; } broken, nowhere; /* frames whose code, or position in it, cannot be read: the first one's thread and text */
 	uint64_t names_unread;  /* in threading's list; UINT64_MAX: how many is not known */
+	uint64_t walked;        /* frames, shims too */
 	bool in_threading;      /* code of threading.py runs */
 	struct str folder;      /* of relative names: the process's, or */
 	bool folder_guessed;    /* that of its start */
@@ -206,15 +207,22 @@ static const struct oldest_entry *other_of(struct collect *c, addr_t frame, addr
 	return NULL;
 }
 
+/*
+ * Frames that are read of all threads together, and of each at least: healthy threads have less, but nothing keeps thousands of damaged ones from
+ * leading to one long chain.
+ */
+enum { FRAMES_OF_ALL = 10000000, FRAMES_LEAST = 1000 };
+
 /* The Python frames of one thread state, onto c->python. What the walk ended with. */
 static int frames_of(struct collect *c, const struct state *st, uint64_t *shown, struct report_thread *out)
 {
-	struct walk w = py_thread_frames(c->t->py, &st->th);
 	struct native_part part = { .state = st->th.addr, .first = c->python.n };
-	const uint64_t shown_before = *shown;
+	const uint64_t shown_before = *shown, left = c->walked < FRAMES_OF_ALL ? FRAMES_OF_ALL - c->walked : 0;
+	const uint64_t most = left >= c->lim->frames ? c->lim->frames : left > FRAMES_LEAST ? left : c->lim->frames < FRAMES_LEAST ? c->lim->frames : FRAMES_LEAST;
+	struct walk w = left ? py_thread_frames(c->t->py, &st->th) : py_frames(c->t->py, st->th.frame);
 	struct py_frame f;
 	int rc = 0;
-	while (*shown < c->lim->frames && (rc = py_next_frame(&w, &f)) > 0) {
+	while ((rc = py_next_frame(&w, &f)) > 0 && (f.shim || *shown < most) && c->python.n - part.first <= 2 * most) { /* each may have a shim */
 		struct frame_entry *e = f.shim ? NULL : frame_of(c, &f, c->r->interps.p[st->interp].id);
 		*vec_push(&c->python) = (struct native_python){ e ? e->frame : NULL, f.addr, f.entry };
 		*shown += !f.shim;
@@ -228,6 +236,7 @@ static int frames_of(struct collect *c, const struct state *st, uint64_t *shown,
 		}
 	}
 	part.n = c->python.n - part.first;
+	c->walked += part.n;
 	*vec_push(&c->parts) = part;
 	const struct oldest_entry *other = rc == 0 && part.n ? other_of(c, c->python.p[c->python.n - 1].addr, st->th.addr, out->tid) : NULL;
 	if (other && st->th.stale) {
@@ -336,8 +345,8 @@ static void take_interp(struct collect *c, const struct py_interp *in, size_t nt
 	struct py_thread th;
 	struct thread_vec list = { 0 }, more = { 0 };
 	bool misfit = false;
-	int rc = 0;
-	while (c->states.n + list.n < c->lim->threads && (rc = py_next_thread(&w, &th)) > 0)
+	int rc;
+	while ((rc = py_next_thread(&w, &th)) > 0 && c->states.n + list.n < c->lim->threads)
 		*vec_push(&list) = th;
 	int64_t id = HAS(py, PyInterp, id) ? in->id : (int64_t)nth;
 	if (rc < 0)
@@ -522,7 +531,7 @@ static void take_thread(struct collect *c, size_t first, bool have_main, uint64_
 	stack_of(c, inner, n_states, e ? e->image : 0, out);
 }
 
-struct holder { addr_t state; int64_t tid; };
+struct holder { addr_t state; int64_t tid; /* -1: it holds none, or has no thread */ };
 
 static int holder_order(const void *a, const void *b)
 {
@@ -530,28 +539,18 @@ static int holder_order(const void *a, const void *b)
 	return x->state < y->state ? -1 : x->state > y->state;
 }
 
-static bool is_state(const struct collect *c, addr_t at)
-{
-	for (size_t i = 0; i < c->states.n; i++)
-		if (c->states.p[i].th.addr == at)
-			return true;
-	return false;
-}
-
 /*
  * Where what the lock says cannot be right, it is taken for unknown.  From 3.14 on a thread sets holds_gil after it has the lock and clears
- * it before it drops it (Python/ceval_gil.c).  A lock is said to lack only where a thread runs Python.
+ * it before it drops it (Python/ceval_gil.c).  A lock is said to lack only where a thread runs Python.  *next: the interpreter's first state.
  */
-static void gil_doubts(struct collect *c, const struct py_interp *in, size_t nth)
+static void gil_doubts(struct collect *c, const struct py_interp *in, size_t nth, size_t *next)
 {
 	const struct py *py = c->t->py;
 	const char *doubt = in->gil_doubt;
 	bool runs = doubt && in->gil_known;
-	for (size_t i = 0; i < c->states.n; i++) {
-		const struct state *st = &c->states.p[i];
+	for (; *next < c->states.n && c->states.p[*next].interp == nth; ++*next) {
+		const struct state *st = &c->states.p[*next];
 		uint64_t holds;
-		if (st->interp != nth)
-			continue;
 		runs |= st->th.frame != 0 && st->th.tid;
 		if (in->gil_known && !in->gil_locked && READ(py, st->th.addr, PyThread, holds_gil, &holds) == 0 && holds == 1 && !py->free_threaded) {
 			doubt = "the lock is free, though a thread state says that it holds it";
@@ -569,18 +568,17 @@ static void gil_holders(struct collect *c, const struct py_interp *list, size_t 
 {
 	struct VEC(struct holder) all = { 0 };
 	for (size_t i = 0; i < c->states.n; i++)
-		if (c->states.p[i].th.holds_gil && c->states.p[i].th.tid)
-			*vec_push(&all) = (struct holder){ c->states.p[i].th.addr, c->states.p[i].th.tid };
+		*vec_push(&all) = (struct holder){ c->states.p[i].th.addr, c->states.p[i].th.holds_gil && c->states.p[i].th.tid ? c->states.p[i].th.tid : -1 };
 	if (all.n)
 		qsort(all.p, all.n, sizeof *all.p, holder_order);
 	addr_t said = 0;
 	for (size_t i = n; i-- > 0;) {
 		struct holder key = { list[i].gil_holder, 0 };
 		const struct holder *h = all.n ? bsearch(&key, all.p, all.n, sizeof *all.p, holder_order) : NULL;
-		if (h)
+		if (h && h->tid > 0)
 			c->r->interps.p[n - 1 - i].gil_holder_tid = h->tid;
 		/* Those that share a lock come one after the other. */
-		if (!list[i].gil_locked || !list[i].gil_holder || list[i].gil_holder == said || h || is_state(c, list[i].gil_holder))
+		if (!list[i].gil_locked || !list[i].gil_holder || list[i].gil_holder == said || h)
 			continue;
 		said = list[i].gil_holder;
 		report_problem(c->r, P_GIL_HOLDER, (long long)c->r->interps.p[n - 1 - i].id, (unsigned long long)said, whole_or(c->t, NOT_THERE));
@@ -622,8 +620,8 @@ static void python_threads(struct collect *c)
 			if (!c->states.p[i].chained && c->states.p[i].th.stale == stale)
 				take_thread(c, i, have_main, main_ident);
 	gil_holders(c, list.p, list.n);
-	for (size_t i = list.n; i-- > 0;)
-		gil_doubts(c, &list.p[i], list.n - 1 - i);
+	for (size_t i = list.n, next = 0; i-- > 0;)
+		gil_doubts(c, &list.p[i], list.n - 1 - i, &next);
 	c->n_threads = c->states.n;
 	vec_free(&list);
 	if (named == ERR_ABSENT && c->in_threading)
