@@ -10,7 +10,6 @@ import glob
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -20,7 +19,7 @@ import time
 
 from pythons import CACHE
 from tap import Tap
-from target import PROGRAMS, folder_in, run
+from target import PROGRAMS, enter, folder_in, run
 
 PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
 tap = Tap()
@@ -61,13 +60,13 @@ def plain(frame):
     return re.sub(r"\.(constprop|part|isra|cold)\b.*$", "", frame.get("function", "?"))
 
 
-def core_of(folder, command, program, *args, send=None):
+def core_of(folder, command, program, *args, send=None, root=""):
     """send: the signal that it gets once it is ready."""
     for old in glob.glob(os.path.join(folder, "*core*")):
         os.unlink(old)
     try:
         child = subprocess.Popen(command + [program, *args], cwd=folder, stdout=subprocess.PIPE if send else subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2))
+                                 preexec_fn=enter(root, folder))
         if send:
             child.stdout.readline()
             time.sleep(0.2)
@@ -179,7 +178,7 @@ def i386_python(root):
             f.write(R01)
         python = sorted(p for p in glob.glob(os.path.join(root, "usr/bin/python[23].*")) if re.match(r".*python\d\.\d+$", p))[0]
         inside = os.path.join(folder[len(root):], "r01.py")
-        core = core_of(folder, [], "chroot", root, python[len(root):], inside)
+        core = core_of(folder, [], python[len(root):], inside, root=root)
         if not core:
             tap.skip(name, "does not start here, or no core was written")
             return

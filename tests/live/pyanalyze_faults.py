@@ -15,7 +15,7 @@ import time
 
 from pythons import Python, find, layouts
 from tap import Tap
-from target import Target, run
+from target import Target, enter, run
 
 PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
 tap = Tap()
@@ -80,7 +80,7 @@ def not_a_core(folder):
 
 
 def no_python(folder):
-    target = subprocess.Popen(["sleep", "1000"], cwd=folder, preexec_fn=Target.cores_on)
+    target = subprocess.Popen(["sleep", "1000"], cwd=folder, preexec_fn=enter("", ""))
     time.sleep(0.3)
     target.send_signal(signal.SIGABRT)
     target.wait()
@@ -105,7 +105,7 @@ def aborted(folder):
     ids = []
     for _ in range(2):
         done = subprocess.run([found[-1].argv[0], "-c", "import ctypes; ctypes.CDLL(None).free(ctypes.c_void_p(id(object()) + 8))"], cwd=folder,
-                              preexec_fn=Target.cores_on, stderr=subprocess.PIPE)
+                              preexec_fn=enter("", ""), stderr=subprocess.PIPE)
         cores = [n for n in os.listdir(folder) if n == "core" or n.startswith("core.")]
         if not cores:
             tap.skip("abort messages", "no core was written here")
@@ -151,7 +151,7 @@ def relative(folder):
     without = {k: v for k, v in os.environ.items() if k != "PWD"}
     for name, env in ("with PWD", dict(without, PWD=place)), ("without PWD", without):
         subprocess.run([found[-1].argv[0], "-c", "exec(compile(open('crash.py').read(), 'crash.py', 'exec'))"], cwd=place, env=env,
-                       preexec_fn=Target.cores_on, stderr=subprocess.DEVNULL)
+                       preexec_fn=enter("", ""), stderr=subprocess.DEVNULL)
         cores = [n for n in os.listdir(place) if n == "core" or n.startswith("core.")]
         if not cores:
             tap.skip("relative names", "no core was written here")

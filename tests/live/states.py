@@ -15,7 +15,7 @@ import time
 
 from pythons import find, layouts
 from tap import Tap
-from target import Target, run
+from target import Target, ended as has_ended, run
 
 PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
 SNAPSHOTS = 12
@@ -160,12 +160,11 @@ def forked(python):
         text = run([PYANALYZE, os.path.join(target.top, "snap.pz")]).stdout.decode("utf-8", "replace")
         tap.ok("Thread " in text and "in a child that" not in text, "%s: the parent was not" % name, text[:600])
         os.kill(child, signal.SIGABRT)
-        for _ in range(100):
-            cores = [os.path.join(d, f) for d in (target.folder, target.python.root or target.folder) for f in os.listdir(d)
-                     if f.startswith("core")]
-            if cores and not os.path.exists("/proc/%d/maps" % child):
+        for _ in range(1200):
+            if has_ended(child):
                 break
-            time.sleep(0.1)
+            time.sleep(0.05)
+        cores = [os.path.join(target.folder, f) for f in os.listdir(target.folder) if f.startswith("core")]
         if not cores:
             tap.skip("%s: core" % name, "no core was written")
             return

@@ -25,8 +25,28 @@ def folder_in(root):
     return tempfile.mkdtemp(prefix="pysnap-live-", dir=os.path.join(root, "tmp") if root else None)
 
 
+def ended(pid):
+    """The kernel is done with a process and has written its core (it may still wait for its parent to ask)."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as f:
+            return f.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except (OSError, IndexError):
+        return True
+
+
+def enter(root, folder, limit=resource.RLIM_INFINITY):
+    """For preexec_fn: cores are wanted, of up to so many bytes; and the folder, which lies in that root (chroot(1) would move to "/", where a core meets those of others)."""
+    def prepare():
+        resource.setrlimit(resource.RLIMIT_CORE, (limit, resource.RLIM_INFINITY))
+        if root:
+            os.chroot(root)
+            os.chdir(folder[len(root):])
+    return prepare
+
+
 class Target:
     """A program that runs in a folder of its own (with a name that is not ASCII), inside the interpreter's root."""
+    limit = resource.RLIM_INFINITY # of its core
 
     def __init__(self, python, program, *args):
         self.python = python
@@ -37,18 +57,13 @@ class Target:
         inside = self.folder[len(python.root):]
         self.script = os.path.join(inside, program)
         self.truth = os.path.join(self.folder, "truth.json")
-        argv = python.argv + [self.script] + [a.replace("TRUTH", os.path.join(inside, "truth.json")) for a in args]
+        argv = (python.argv[2:] if python.root else python.argv) + [self.script] + [a.replace("TRUTH", os.path.join(inside, "truth.json")) for a in args]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ASAN", "UBSAN", "LD_"))}
         env.update(PYTHONIOENCODING="utf-8", LANG="C.UTF-8", LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1")
         self.out = open(os.path.join(self.top, "out"), "w+b")
-        # chroot(1) moves to "/", so the core may land there: cores() looks in both.
         self.process = subprocess.Popen(argv, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=self.out,
-                                        stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=self.cores_on)
+                                        stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=enter(python.root, self.folder, self.limit))
         self.pid = self.process.pid
-
-    @staticmethod
-    def cores_on():
-        resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
     def text(self):
         self.out.flush()
@@ -88,7 +103,7 @@ class Target:
         if send:
             os.kill(self.pid, send)
         self.process.wait(120)
-        places = [self.folder, self.python.root or self.folder] + ([os.path.dirname(pattern)] if pattern.startswith("/") else [])
+        places = [self.folder] + ([os.path.dirname(pattern)] if pattern.startswith("/") else [])
         for place in places:
             names = [n for n in os.listdir(place) if n == "core" or n.startswith("core.") or str(self.pid) in n]
             for name in names:

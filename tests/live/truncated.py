@@ -25,10 +25,6 @@ FOUND = [] # how many names of threads, in each cut core that has any
 
 class Limited(Target):
     """Its core ends after so many bytes (holes do not count)."""
-    limit = resource.RLIM_INFINITY
-
-    def cores_on(self):
-        resource.setrlimit(resource.RLIMIT_CORE, (self.limit, resource.RLIM_INFINITY))
 
 
 def limited(python, limit):
