@@ -15,14 +15,15 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <uthash.h>
+
 #include "module/fetch.h"
 
-enum { MAX_LINKS = 40, BUCKETS = 256, DEBUG_FOLDERS = 16, FETCH_ALL = 3 /* times what one file may take */ };
+enum { MAX_LINKS = 40, DEBUG_FOLDERS = 16, FETCH_ALL = 3 /* times what one file may take */ };
 
 enum encoding { ENC_UTF8, ENC_LATIN1, ENC_OTHER };
 
 struct source {
-	struct source *next;
 	struct str path;
 	int rc;                  /* 0, or why there is no text */
 	struct blob text;
@@ -30,6 +31,7 @@ struct source {
 	enum encoding encoding;
 	bool indexed;
 	struct VEC(uint32_t) line;      /* where each line starts */
+	UT_hash_handle hh;
 };
 
 struct opener {
@@ -38,7 +40,7 @@ struct opener {
 	struct str folder;       /* what relative names of sources are under; len 0: not known */
 	bool folder_used;
 	uint64_t total;          /* bytes of sources kept */
-	struct source *bucket[BUCKETS];
+	struct source *sources;  /* by path */
 	bool ids_known, ids[DEBUG_FOLDERS][2]; /* is there a .build-id in it: here, in the sysroot? */
 	unsigned fetch_ms;       /* spent with debuginfod-find */
 	int fetch_rc;            /* < 0: it cannot be run */
@@ -56,12 +58,12 @@ void opener_free(struct opener *o)
 {
 	if (!o)
 		return;
-	for (size_t i = 0; i < BUCKETS; i++) {
-		for (struct source *s = o->bucket[i]; s; s = s->next) {
-			free((void *)(uintptr_t)s->text.p);
-			vec_free(&s->line);
-		}
+	struct source *s, *next;
+	HASH_ITER(hh, o->sources, s, next) {
+		free((void *)(uintptr_t)s->text.p);
+		vec_free(&s->line);
 	}
+	HASH_CLEAR(hh, o->sources);
 	arena_free(o->arena);
 	free(o);
 }
@@ -626,17 +628,13 @@ static int load_source(struct opener *o, struct source *s)
 
 static struct source *source_at(struct opener *o, struct str path)
 {
-	uint32_t h = 2166136261u;
-	for (size_t i = 0; i < path.len; i++)
-		h = (h ^ (uint8_t)path.s[i]) * 16777619u;
-	struct source **bucket = &o->bucket[h % BUCKETS];
-	for (struct source *s = *bucket; s; s = s->next)
-		if (str_eq(s->path, path))
-			return s;
-	struct source *s = arena_alloc(o->arena, sizeof *s);
+	struct source *s;
+	HASH_FIND(hh, o->sources, path.s, path.len, s);
+	if (s)
+		return s;
+	s = arena_alloc(o->arena, sizeof *s);
 	s->path = str_dup(o->arena, path);
-	s->next = *bucket;
-	*bucket = s;
+	HASH_ADD_KEYPTR(hh, o->sources, s->path.s, s->path.len, s);
 	s->rc = path.len ? load_source(o, s) : ERR_ABSENT;
 	return s;
 }
