@@ -605,6 +605,7 @@ START_TEST(starved)
 	struct err err = { 0 };
 	struct native_limits lim = native_default;
 	lim.memory = 0;
+	lim.seconds = 100; /* it is not that of which it dies, on a busy machine either */
 	start(10000, &lim, &img, &mods, &n);
 	int rc = native_finish(n, &r, &err);
 	ck_assert_msg(rc == ERR_GONE || rc == 0, "%d %s", rc, err.msg); /* it may have had enough already */
@@ -645,7 +646,7 @@ int main(void)
 {
 	Suite *s = suite_create("native");
 	TCase *c = tcase_create("child");
-	tcase_set_timeout(c, 30);
+	tcase_set_timeout(c, 120);
 	tcase_add_loop_test(c, built, 0, (int)(sizeof stacks / sizeof *stacks));
 	tcase_add_loop_test(c, unborn, 0, 6);
 	tcase_add_loop_test(c, damaged, 0, (int)(sizeof damages / sizeof *damages));
