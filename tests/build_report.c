@@ -143,6 +143,8 @@ static struct report *crash(void)
 	r->verdict.instruction = STR("vpcmpb k0, ymm16, [rdi], 0x00");
 	r->verdict.operands = STR("rdi = 0x0");
 	r->verdict.exceptions_known = true;
+	r->verdict.group_id = STR("836f-9ad1-5466-7c74");
+	r->verdict.detail_id = STR("0123-4567-89ab-cdef");
 
 	const struct report_frame *worker[] = {
 		build_frame(r, "/opt/py/lib/python3.13/threading.py", 1012, "_bootstrap", -1, -1, NULL),
@@ -235,6 +237,8 @@ static struct report *aborted(void)
 	r->verdict.collector.object = 0x7f1cab8627b0;
 	r->verdict.collector.field = "ob_type";
 	r->verdict.collector.value = 0x4141414141414140;
+	r->verdict.likely = r->verdict.ids_likely = true;
+	r->verdict.group_id = STR("fedc-ba98-7654-3210");
 	*vec_push(&r->verdict.notes) = (struct report_note){ "handler", STR("a handler ran, which called abort") };
 	*vec_push(&r->verdict.notes) = (struct report_note){ "collector", STR("an ob_type \x1b]0;title\x07 is no type") };
 	struct report_thread *t = build_thread(r, 19452, "MainThread");

@@ -15,7 +15,10 @@ static struct str id_text(struct arena *a, const struct sb *b)
 /* The base name of a module's path, without what tells its versions apart. */
 static void module_line(struct sb *b, struct str path)
 {
+	static const char deleted[] = " (deleted)";
 	struct str name = str_base(path);
+	if (str_ends(name, deleted))
+		name.len -= sizeof deleted - 1;
 	const char *dot = name.len ? memchr(name.s, '.', name.len) : NULL;
 	if (dot)
 		name.len = (size_t)(dot - name.s);
@@ -126,17 +129,29 @@ static const char *functions_lost(const struct report *r, const struct report_th
 	return NULL;
 }
 
-void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc)
+/* The file that code is of; the vdso has none, and is one piece of memory wherever the system put it.  len 0: neither. */
+static struct str module_of(struct image *img, struct arena *a, addr_t pc)
 {
+	enum { AT_SYSINFO_EHDR = 33 };
+	const struct mapping *m = image_mapping_at(img, pc);
+	const struct segment *seg = image_segment_at(img, pc);
+	uint64_t vdso;
+	if (m && m->path.len)
+		return str_from_bytes(a, m->path.p, m->path.len);
+	return seg && image_auxv(img, AT_SYSINFO_EHDR, &vdso) == 0 && image_segment_at(img, vdso) == seg ? STR("[vdso]") : (struct str){ 0 };
+}
+
+void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc, enum crash_kind kind)
+{
+	static const char *const kinds[] = { [CRASH_UNTOLD] = "?", [CRASH_FAULT] = "fault", [CRASH_NULL] = "null", [CRASH_WILD] = "wild", [CRASH_SENT] = "sent" };
 	const char *lost = functions_lost(r, t, pc);
 	if (lost) {
 		verdict_note(r, "id", str_printf(r->arena, "none is given: %s", lost));
 		return;
 	}
 	CLEANUP(cleanup_sb) struct sb b = { 0 };
-	const struct mapping *m = image_mapping_at(img, pc);
-	sb_printf(&b, "pysnap-crash-2\n" STR_FMT "\n", STR_ARG(r->verdict.signal.name));
-	module_line(&b, m && m->path.len ? str_from_bytes(r->arena, m->path.p, m->path.len) : (struct str){ 0 });
+	sb_printf(&b, "pysnap-crash-3\n%s" STR_FMT "\n%s\n", r->verdict.ids_likely ? "likely\n" : "", STR_ARG(r->verdict.signal.name), kinds[kind]);
+	module_line(&b, kind == CRASH_NULL || kind == CRASH_WILD ? (struct str){ 0 } : module_of(img, r->arena, pc));
 	const struct report_frame *f, *seen[FUNCTIONS];
 	size_t n = 0;
 	for (struct inward w = inward_python_from(t, pc); n < FUNCTIONS && (f = inward_next(&w));) {
@@ -160,7 +175,7 @@ void crash_ids(struct image *img, struct report *r, const struct report_thread *
 	module_line(&b, r->verdict.culprit);
 	for (struct inward w = inward_from(t, pc); n < NATIVE && (f = inward_next(&w)) && !f->python;) {
 		size_t i = 0;
-		struct str name = f->symbol.s ? f->symbol : f->function;
+		struct str name = str_function(f->symbol.s ? f->symbol : f->function);
 		if (!name.len)
 			return;
 		while (i < n && !str_eq(names[i], name))

@@ -162,7 +162,7 @@ static void python_facts(struct target *t, struct report *r)
 	} else if (py->version_denied[0]) {
 		const bool by_layout = strcmp(py->version_denied, py->version_text) == 0;
 		report_problem(r, P_VERSION_FORCED, py->version_denied, by_layout ? py->layout.name : py->version_text, by_layout ? "--layout" : "--python-version");
-		r->verdict.likely = true;
+		r->verdict.likely = r->verdict.ids_likely = true;
 	}
 	if (py->table_older)
 		report_problem(r, P_TABLE_OLDER, py->version_text, py->layout.name);

@@ -171,16 +171,16 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 		code = 1;
 		c = code_of(f->signo, code);
 	}
-	const bool fetched = f->regs && f->has_addr && !none && f->regs->pc == f->addr && !is_code(t->img, f->addr);
+	const bool fetched = f->fetched = f->regs && f->has_addr && !none && f->regs->pc == f->addr && !is_code(t->img, f->addr);
 	access = fetched ? ACCESS_EXEC : f->has_error ? access_by_error(f->error) : in.access;
 	r->verdict.access = access_word[access];
 	if (none)
 		return title_without_address(t->img, r, &in, access, name, f->signo == SIGBUS && f->code == 1);
 	struct str words = address_words(t->img, r->arena, addr, f->signo == SIGSEGV && code == 1, f->regs, f->tid);
 	if (fetched)
-		words = str_printf(r->arena, "%s %s", arrival_words(arrival_at(t, f->regs).how), addr < 4096 ? "a null pointer"
+		words = str_printf(r->arena, "%s %s", arrival_words(arrival_at(t, f->regs).how), addr < FAULT_NULL_PAGE ? "a null pointer"
 			: image_segment_at(t->img, addr) || (f->signo == SIGSEGV && code == 2) ? "memory that is no code" : "unmapped memory");
-	else if ((!words.s || (f->signo == SIGSEGV && code == 2 && addr >= 4096 && !str_starts(words, "stack overflow"))) && c && c->words)
+	else if ((!words.s || (f->signo == SIGSEGV && code == 2 && addr >= FAULT_NULL_PAGE && !str_starts(words, "stack overflow"))) && c && c->words)
 		words = str_of(c->words); /* SEGV_ACCERR: it is in a mapping, so not past the end of one that the core has */
 	return words.s ? str_printf(r->arena, STR_FMT ": %s address 0x%llx (" STR_FMT ")", STR_ARG(name), access_title[access], addr, STR_ARG(words))
 		: str_printf(r->arena, STR_FMT ": %s address 0x%llx", STR_ARG(name), access_title[access], addr);

@@ -4,6 +4,7 @@
 
 #include "inspect/parts.h"
 
+enum { FAULT_NULL_PAGE = 4096 };
 struct fault {
 	int signo, code;
 	bool has_addr;
@@ -13,8 +14,8 @@ struct fault {
 	bool has_error;           /* x86: the page fault's error code, which only a signal frame has */
 	uint64_t error;
 	bool no_room;             /* SIGSEGV of the kernel's: no room was left on the stack for a handler */
-	/* By fault_title: where it was, also when the processor gave no address. */
-	bool at_known;
+	/* By fault_title: where it was, also when the processor gave no address; that was the instruction itself, where no code is. */
+	bool at_known, fetched;
 	addr_t at;
 };
 /* Line 1's text; fills r->verdict.access, instruction and operands where they can be known. */

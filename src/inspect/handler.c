@@ -310,25 +310,18 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 		found = raised_and_returned(t, r, native, ret);
 	if (found && !sure) {
 		put_frame(t, r, th, ret->regs.pc);
-		r->verdict.likely = true;
-		report_problem(r, P_LIKELY, "a signal handler had run, and what it had interrupted was looked for on the stack, since native frames do not lead there");
+		verdict_unsure(r, "a signal handler had run, and what it had interrupted was looked for on the stack, since native frames do not lead there");
 	}
-	if (found && ret->doubtful) {
-		r->verdict.likely = true;
-		report_problem(r, P_LIKELY, ret->outside
+	if (found && ret->doubtful)
+		verdict_unsure(r, ret->outside
 			? "the thread had once trapped, and whether it did so where it was interrupted, or was sent the signal that its handler was told of, the instruction there does not tell"
 			: "the signal handler did not ask, and whether the last trap of the thread was of the instruction that was interrupted cannot be decided: the signal may have been sent");
-	}
-	if (found && ret->untold) {
-		r->verdict.likely = true;
-		report_problem(r, P_LIKELY, "the signal handler did not ask, and the file does not keep, whether it was a fault or had been sent");
-	}
-	if (found && ret->outside && !ret->sender_known) {
-		r->verdict.likely = true;
-		report_problem(r, P_LIKELY, ret->maybe_own
+	if (found && ret->untold)
+		verdict_unsure(r, "the signal handler did not ask, and the file does not keep, whether it was a fault or had been sent");
+	if (found && ret->outside && !ret->sender_known)
+		verdict_unsure(r, ret->maybe_own
 			? "the signal handler did not ask who had sent the signal; what it had interrupted neither faulted nor was sending it, but another thread may have"
 			: "the signal handler did not ask who had sent the signal; what it had interrupted neither faulted nor was sending it");
-	}
 	return found;
 }
 

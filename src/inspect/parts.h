@@ -32,8 +32,10 @@ void exceptions_add(struct target *t, struct report *r, const struct report_thre
 /* What every thread that has not crashed is handling. */
 void exceptions_handling(struct target *t, struct report *r);
 
+/* What of a crash its ids tell apart: nothing known; an instruction; one that is where no code is, near 0 or elsewhere; the process itself. */
+enum crash_kind { CRASH_UNTOLD, CRASH_FAULT, CRASH_NULL, CRASH_WILD, CRASH_SENT };
 /* Fill r->verdict.group_id and, where it can be known, detail_id: of a crash of thread t at pc (formats/crash_id.md); else a note says why not. */
-void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc);
+void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc, enum crash_kind kind);
 
 /* The first module above the C library, libffi and the interpreter, from the crash at pc out to the first Python frame; s NULL if none. */
 struct str crash_culprit(const struct report_thread *t, addr_t pc);
@@ -57,6 +59,9 @@ const struct report_frame *inward_next(struct inward *w); /* NULL: the end */
 
 /* "SIGABRT sent by pid 99 (uid 0)", of a signal that has a sender. */
 struct str verdict_sender(struct report *r, const struct image_facts *f);
+
+/* The verdict is likely only, and so is what ids are made of: signal, place, thread or functions of the crash. */
+void verdict_unsure(struct report *r, const char *why);
 
 /* A line that explains the verdict. */
 void verdict_note(struct report *r, const char *key, struct str text);

@@ -19,16 +19,14 @@
 static void from_number(struct report *r, int signo)
 {
 	struct str name = signal_name(r->arena, signo);
-	r->verdict.likely = true;
+	verdict_unsure(r, signo ? "the core has no NT_SIGINFO note" : "the core names no signal");
 	if (signo == 0 || signo == 19 || signo == 5) {
 		r->verdict.kind = VERDICT_STOPPED;
 		r->verdict.title = str_printf(r->arena, "the core was taken from a running process (by gcore or a debugger)");
-		report_problem(r, P_LIKELY, signo ? "the core has no NT_SIGINFO note" : "the core names no signal");
 		return;
 	}
 	r->verdict.kind = signal_is_fault(signo) || signo == 6 ? VERDICT_CRASH : VERDICT_STOPPED;
 	r->verdict.title = str_printf(r->arena, STR_FMT ": the core does not say who sent it", STR_ARG(name));
-	report_problem(r, P_LIKELY, "the core has no NT_SIGINFO note");
 }
 
 struct str verdict_sender(struct report *r, const struct image_facts *f)
@@ -55,8 +53,7 @@ static void from_siginfo(struct report *r, const struct image_facts *f)
 		r->verdict.title = verdict_sender(r, f);
 		if (f->pid < 0) {
 			r->verdict.kind = signo == 6 ? VERDICT_CRASH : VERDICT_STOPPED;
-			r->verdict.likely = true;
-			report_problem(r, P_LIKELY, "the core does not say its own process number, so whether it sent the signal itself is not known");
+			verdict_unsure(r, "the core does not say its own process number, so whether it sent the signal itself is not known");
 		} else if (f->siginfo.pid == f->pid) {
 			r->verdict.kind = VERDICT_CRASH;
 		}
@@ -138,6 +135,12 @@ static const struct report_frame *innermost(const struct report_thread *th, addr
 	return f;
 }
 
+void verdict_unsure(struct report *r, const char *why)
+{
+	r->verdict.likely = r->verdict.ids_likely = true;
+	report_problem(r, P_LIKELY, why);
+}
+
 void verdict_note(struct report *r, const char *key, struct str text)
 {
 	*vec_push(&r->verdict.notes) = (struct report_note){ key, text };
@@ -211,20 +214,22 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 		handler_left_note(t, r, th, native);
 	}
 	const struct str name = signal_name(r->arena, in || f->siginfo.known ? fault.signo : r->verdict.signal.number);
-	if (in && in->untold)
+	enum crash_kind kind = (in && in->untold) || (!in && !f->siginfo.known) ? CRASH_UNTOLD : CRASH_SENT;
+	if (in && in->untold) {
 		r->verdict.title = str_printf(r->arena, STR_FMT ": a fault, or sent by another process: which is not in the core", STR_ARG(name));
-	else if ((in || f->siginfo.known) && signal_is_fault(fault.signo) && fault.code > 0)
+	} else if ((in || f->siginfo.known) && signal_is_fault(fault.signo) && fault.code > 0) {
 		r->verdict.title = fault_title(t, r, &fault);
-	else if (!r->verdict.title.s || in || r->verdict.signal.sender_pid == f->pid)
+		kind = !fault.fetched ? CRASH_FAULT : fault.addr < FAULT_NULL_PAGE ? CRASH_NULL : CRASH_WILD;
+	} else if (!r->verdict.title.s || in || r->verdict.signal.sender_pid == f->pid) {
 		r->verdict.title = r->verdict.signal.number == SIGABRT ? abort_title(t, r, th, pc) : str_printf(r->arena, STR_FMT ": the process sent it to itself", STR_ARG(name));
+	}
 	if (!(signal_is_fault(fault.signo) && fault.code > 0) && !(in && in->untold))
 		r->verdict.raised_by = abort_chain(r, th, pc);
 	r->verdict.location = innermost(th, pc, true);
 	r->verdict.native = innermost(th, pc, false);
 	if (!in && sent_from_elsewhere(t, r, native)) {
-		r->verdict.likely = true;
 		r->verdict.title = str_printf(r->arena, STR_FMT ": the process sent it to itself, likely by another thread than this one", STR_ARG(name));
-		report_problem(r, P_LIKELY, "the thread that the signal came to does not stand where it sends one");
+		verdict_unsure(r, "the thread that the signal came to does not stand where it sends one");
 	}
 	if (!r->verdict.location)
 		r->verdict.location = r->verdict.native;
@@ -234,7 +239,7 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	const struct report_frame *callee = r->verdict.callee;
 	r->verdict.culprit = callee && callee->module.len && module_is_other(str_base(callee->module)) ? callee->module : crash_culprit(th, pc);
 	if (t->py) /* without Python's frames one crash in libc is like another */
-		crash_ids(t->img, r, th, pc);
+		crash_ids(t->img, r, th, pc, kind);
 	handler_of_others(t, r, th);
 	exceptions_add(t, r, th);
 	collector_notes(t, r, th, fault.regs, &fault, interpreter_path(t, r));
@@ -255,10 +260,8 @@ static struct report_thread *from_another(struct target *t, struct report *r, co
 	for (size_t k = 0; k < r->threads.n; k++)
 		r->threads.p[k].crashed = r->threads.p[k].tid == found->tid;
 	verdict_note(r, "signal", str_printf(r->arena, "it came to thread %" PRId64, (int64_t)native[0].tid));
-	if (!sends) {
-		r->verdict.likely = true;
-		report_problem(r, P_LIKELY, "another thread than the one that got the signal was in a handler of a fault");
-	}
+	if (!sends)
+		verdict_unsure(r, "another thread than the one that got the signal was in a handler of a fault");
 	return found;
 }
 

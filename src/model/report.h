@@ -165,6 +165,7 @@ struct report {
 		const struct report_frame *location; /* the innermost Python frame, else the innermost; NULL if none */
 		struct str culprit;                  /* the module a crash comes from; s NULL: not known, or the interpreter itself */
 		struct str group_id, detail_id;      /* of a crash: formats/crash_id.md; s NULL: not known */
+		bool ids_likely;                     /* what they are made of may be another crash's */
 		const char *access;                  /* "read" "write" "read-write" "exec"; NULL: not known */
 		struct str instruction;              /* that faulted: "mov rax, [rdi]" */
 		struct str operands;                 /* the registers in it: "rdi = 0x0" */

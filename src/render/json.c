@@ -407,6 +407,8 @@ static json_t *verdict(const struct report *r)
 	put_text(o, "culprit_module", r->verdict.culprit);
 	put_text(o, "group_id", r->verdict.group_id);
 	put_text(o, "detail_id", r->verdict.detail_id);
+	if (r->verdict.group_id.s && r->verdict.ids_likely)
+		put_bool(o, "ids_likely", true);
 	if (r->verdict.location)
 		put(o, "location", frame_object(r->verdict.location));
 	if (r->verdict.native)

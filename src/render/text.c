@@ -415,7 +415,7 @@ static void verdict(struct text *t)
 	if (r->verdict.group_id.s) {
 		key(t, "id");
 		sb_str(&t->b, r->verdict.group_id);
-		sb_printf(&t->b, "   (same id = same kind of crash)\n");
+		sb_printf(&t->b, r->verdict.ids_likely ? "   (same id = same kind of crash, and as likely)\n" : "   (same id = same kind of crash)\n");
 	}
 	if (r->verdict.likely) {
 		key(t, "sure?");

@@ -128,6 +128,9 @@ def faults(python):
             ("fault", "fault", "read", "SIGSEGV: read of address 0x1234 (nothing is mapped there)", None),
             ("write", "write", "write", "SIGSEGV: write to address 0x5678 (nothing is mapped there)", None),
             ("jump", "jump", "exec", "SIGSEGV: execution of address 0x41000 (a call of unmapped memory)", None),
+            ("same-null", "same-null", "exec", "SIGSEGV: execution of address 0x0 (a call of a null pointer)", None),
+            ("same-wild", "same-wild", "exec", "SIGSEGV: execution of address 0x41000 (a call of unmapped memory)", None),
+            ("same-sent", "same-sent", None, "SIGSEGV: the process sent it to itself", None),
             ("faulthandler", "fault", "read", "SIGSEGV: read of address 0x1234 (nothing is mapped there)", "SIGSEGV"),
             ("handler", "fault", "read", "SIGSEGV: read of address 0x1234 (nothing is mapped there)", "SIGABRT"),
             ("handler-info", "fault", "read", "SIGSEGV: read of address 0x1234 (nothing is mapped there)", "SIGABRT"),
@@ -162,7 +165,8 @@ def faults(python):
                    "=> " + shown["text"] in text, "%s: the instruction and its registers" % name, shown)
         if ended:
             tap.ok("handler" in (line(text, "handler") or "") + " handler" and "the process ended by " + ended in text, "%s: that a handler ran" % name, text[:800])
-        if case in ("abort", "raise", "faulthandler-abort"):
+        tap.equal(verdict.get("ids_likely"), None if without_likely(rep) else True, "%s: how sure its ids are" % name)
+        if case in ("abort", "raise", "same-sent", "faulthandler-abort"):
             tap.ok((line(text, "raised by") or "").startswith(("abort()", "kill()", "raise()")), "%s: who raised it" % name, text[:600])
         target.end()
     tap.ok(len(set(ids.values())) == len(ids), "%s: different crashes have different group ids" % python.name, ids)
@@ -202,6 +206,8 @@ def without_files(python):
         places = [r["verdict"].get("native_location", {}) for r in (rep, whole)]
         tap.equal(places[0].get("module_offset"), places[1].get("module_offset"), "%s: the place without files" % python.name)
         tap.equal(rep["verdict"]["title"][:20], whole["verdict"]["title"][:20], "%s: title without files" % python.name)
+        certain = rep["verdict"]["confidence"] == "certain"
+        tap.equal((rep["verdict"]["group_id"] == whole["verdict"]["group_id"], rep["verdict"].get("ids_likely", False)), (certain, not certain), "%s: id without files" % python.name)
     target.end()
 
 
