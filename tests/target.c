@@ -2,6 +2,7 @@
 #include "target.h"
 
 #include <check.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,4 +105,22 @@ void target_wait_state(pid_t pid, pid_t tid, const char *letters)
 		sleep_ms(1);
 	}
 	ck_abort_msg("thread %d is in state %c, not %s", (int)tid, state ? state : '-', letters);
+}
+
+void *target_idle(void *arg)
+{
+	for (;;)
+		pause();
+	return NULL;
+}
+
+void target_start_thread(void *(*body)(void *), void *arg)
+{
+	pthread_attr_t attr;
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 64 << 10);
+	pthread_t t;
+	if (pthread_create(&t, &attr, body, arg))
+		_exit(9);
+	pthread_detach(t);
 }

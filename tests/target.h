@@ -28,6 +28,8 @@ char target_state(pid_t pid, pid_t tid);           /* the letter of /proc/PID/ta
 pid_t target_tracer(pid_t pid, pid_t tid);         /* TracerPid */
 int target_moves(const struct target *t);          /* does count go up? */
 void target_wait_state(pid_t pid, pid_t tid, const char *letters); /* for at most 5 s; fails the test */
+void target_start_thread(void *(*body)(void *), void *arg); /* in the child; with a small stack, detached */
+void *target_idle(void *arg);                       /* a thread's body: for ever */
 void sleep_ms(unsigned ms);
 int64_t clock_ms(void);
 

@@ -29,24 +29,6 @@ static void count_for_ever(struct shared *s)
 	}
 }
 
-static void *idle(void *arg)
-{
-	for (;;)
-		pause();
-	return NULL;
-}
-
-static void start_thread(void *(*body)(void *), void *arg)
-{
-	pthread_attr_t attr;
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, 64 << 10);
-	pthread_t t;
-	if (pthread_create(&t, &attr, body, arg))
-		_exit(9);
-	pthread_detach(t);
-}
-
 static struct frozen *freeze_ok(pid_t pid)
 {
 	struct frozen *f;
@@ -65,7 +47,7 @@ static void *named(void *arg)
 	snprintf(name, sizeof name, "worker-%u", *(unsigned *)arg);
 	pthread_setname_np(pthread_self(), name);
 	atomic_fetch_add(&((struct shared *)((unsigned **)arg)[1])->got, 1);
-	return idle(arg);
+	return target_idle(arg);
 }
 
 static void many(struct shared *s)
@@ -74,7 +56,7 @@ static void many(struct shared *s)
 	for (unsigned i = 0; i < n_threads; i++) {
 		arg[i].i = i;
 		arg[i].s = s;
-		start_thread(named, &arg[i]);
+		target_start_thread(named, &arg[i]);
 	}
 	while (atomic_load(&s->got) < n_threads)
 		sleep_ms(1);
@@ -159,7 +141,7 @@ static void *churner(void *arg)
 	struct shared *s = arg;
 	for (;;) {
 		if (atomic_fetch_add(&s->got, 1) < 40)
-			start_thread(short_lived, arg);
+			target_start_thread(short_lived, arg);
 		else
 			atomic_fetch_sub(&s->got, 1);
 	}
@@ -169,9 +151,9 @@ static void *churner(void *arg)
 static void churn(struct shared *s)
 {
 	for (int i = 0; i < 2; i++)
-		start_thread(churner, s);
+		target_start_thread(churner, s);
 	atomic_store(&s->ready, 1);
-	idle(s);
+	target_idle(s);
 }
 
 START_TEST(threads_that_come_and_go)
@@ -205,7 +187,7 @@ static void *leave_main(void *arg)
 
 static void zombie_leader(struct shared *s)
 {
-	start_thread(leave_main, s);
+	target_start_thread(leave_main, s);
 	syscall(SYS_exit, 0); /* the thread alone */
 }
 
@@ -240,9 +222,9 @@ static void signal_taker(struct shared *s)
 	struct sigaction sa = { .sa_sigaction = take, .sa_flags = SA_SIGINFO };
 	sigaction(SIGRTMIN + 3, &sa, NULL);
 	for (int i = 0; i < 3; i++)
-		start_thread(idle, NULL);
+		target_start_thread(target_idle, NULL);
 	atomic_store(&s->ready, 1);
-	idle(s);
+	target_idle(s);
 }
 
 START_TEST(no_signal_is_lost)
@@ -289,7 +271,7 @@ END_TEST
 
 static void counting(struct shared *s)
 {
-	start_thread(idle, NULL);
+	target_start_thread(target_idle, NULL);
 	atomic_store(&s->ready, 1);
 	count_for_ever(s);
 }
@@ -349,12 +331,12 @@ static void *vforker(void *arg)
 	}
 	waitpid(child, NULL, 0);
 	atomic_store(&s->got, 1);
-	return idle(NULL);
+	return target_idle(NULL);
 }
 
 static void vfork_parent(struct shared *s)
 {
-	start_thread(vforker, s);
+	target_start_thread(vforker, s);
 	while (!s->tid[0] || target_state(getpid(), s->tid[0]) != 'D')
 		sleep_ms(1);
 	atomic_store(&s->ready, 1);
@@ -417,46 +399,6 @@ START_TEST(killed_while_frozen)
 }
 END_TEST
 
-static void execs(struct shared *s)
-{
-	for (int i = 0; i < 3; i++)
-		start_thread(idle, NULL);
-	atomic_store(&s->ready, 1);
-	while (!atomic_load(&s->go))
-		;
-	execl("/bin/sleep", "sleep", "100", (char *)NULL);
-	_exit(9);
-}
-
-START_TEST(becomes_another_program)
-{
-	unsigned gone = 0, n_late = 0;
-	for (unsigned round = 0; round < 40; round++) {
-		struct target c = target_start(execs);
-		struct frozen *f;
-		struct err err = { 0 };
-		atomic_store(&c.s->go, 1);
-		for (volatile unsigned i = 0; i < round * 3000; i++)
-			;
-		int code = freeze(c.pid, &patient, &f, &err);
-		/* A kernel that is long over execve (a busy machine) is not waited for: said, and it runs on. */
-		const bool late = code < 0 && strstr(err.msg, "did not stop within");
-		ck_assert_msg(code == 0 || code == ERR_GONE || (late && ++n_late < 4), "%d: %s", code, err.msg);
-		if (code == 0)
-			frozen_free(f);
-		else
-			gone += !late;
-		target_wait_state(c.pid, c.pid, "SR");
-		ck_assert_int_eq(waitpid(c.pid, NULL, WNOHANG), 0);
-		for (unsigned i = 0; i < 1000 && target_tracer(c.pid, c.pid); i++)
-			sleep_ms(1);
-		ck_assert_int_eq(target_tracer(c.pid, c.pid), 0);
-		target_end(&c);
-	}
-	fprintf(stderr, "# %u of 40 were caught in execve\n", gone);
-}
-END_TEST
-
 /* The one that stops is killed. */
 START_TEST(dies_while_frozen)
 {
@@ -471,7 +413,7 @@ START_TEST(dies_while_frozen)
 			struct frozen *f;
 			if (freeze(c.pid, &patient, &f, NULL))
 				_exit(1);
-			idle(NULL);
+			target_idle(NULL);
 		}
 		target_wait_state(c.pid, c.pid, "t");
 		kill(freezer, SIGKILL);
@@ -495,7 +437,7 @@ START_TEST(already_traced)
 		prctl(PR_SET_NAME, "debugger");
 		if (ptrace(PTRACE_SEIZE, c.pid, NULL, NULL))
 			_exit(1);
-		idle(NULL);
+		target_idle(NULL);
 	}
 	while (!target_tracer(c.pid, c.pid))
 		sleep_ms(1);
@@ -532,7 +474,7 @@ START_TEST(only_one_thread_is_traced)
 	if (tracer == 0) {
 		if (ptrace(PTRACE_SEIZE, last, NULL, NULL))
 			_exit(1);
-		idle(NULL);
+		target_idle(NULL);
 	}
 	while (!target_tracer(c.pid, last))
 		sleep_ms(1);
@@ -635,8 +577,8 @@ static void *known_registers(void *arg)
 
 static void spin(struct shared *s)
 {
-	start_thread(known_registers, s);
-	idle(NULL);
+	target_start_thread(known_registers, s);
+	target_idle(NULL);
 }
 
 START_TEST(registers_and_notes)
@@ -687,7 +629,6 @@ int main(void)
 	tcase_add_test(t, vfork_parent_is_given_up);
 	tcase_add_test(t, longest_pause);
 	tcase_add_test(t, killed_while_frozen);
-	tcase_add_test(t, becomes_another_program);
 	tcase_add_test(t, dies_while_frozen);
 	tcase_add_test(t, already_traced);
 	tcase_add_test(t, only_one_thread_is_traced);

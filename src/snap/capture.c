@@ -305,10 +305,10 @@ static int stop_and_copy(struct capture *c, struct copy *copy, const struct flag
 	c->stopped_ns = thaw(c->frozen);
 	haste_end(&before);
 	c->data_used = total;
-	if (frozen_over(c->frozen))
-		return gave_up(c, total, err);
 	if (frozen_died(c->frozen) || code == ERR_GONE)
 		return refusal_ended(c->pid, err);
+	if (frozen_over(c->frozen))
+		return gave_up(c, total, err);
 	if (replaced)
 		return refusal_replaced(c->pid, err);
 	if (grew) {

@@ -4,6 +4,10 @@
  * is over although the copier hangs in a page fault, or because this process was killed - the kernel detaches what
  * is left, also threads that never stopped, and they run on (ptrace(2): no PTRACE_O_EXITKILL).
  *
+ * An execve waits for the other threads, which it killed (fs/exec.c: de_thread), and those are not gone before their tracer has taken
+ * notice, stopped or not.  PTRACE_SEIZE waits for the execve to end (signal->cred_guard_mutex, Linux 2.6.30 on: kernel/ptrace.c
+ * ptrace_attach, fs/exec.c prepare_bprm_creds): there the caller's thread takes notice, or neither would ever get on.
+ *
  * Seized threads never see a SIGSTOP, so a target that was running is never left in state T, and one that was
  * stopped stays so.  A thread found at a signal's delivery gets its signal back when it is let go.
  */
@@ -30,7 +34,11 @@
 #include "snap/refusal.h"
 #include "snap/registers.h"
 
-enum { STUCK_NS = 100000000 };
+enum {
+	STUCK_NS = 100000000,
+	SEIZE_NS = 10000000,     /* a PTRACE_SEIZE that takes so long may wait for an execve */
+	KILLED_EVERY = 16,       /* times that no thread has stopped */
+};
 
 enum state { KNOWN, SEIZED, STOPPED, ENDED };
 
@@ -63,6 +71,8 @@ struct frozen {
 	struct chunks VEC(void *) more;
 
 	pthread_t tracer;
+	pthread_mutex_t slots_lock;
+	bool seizing;            /* the tracer is in PTRACE_SEIZE: slots are whose the lock is; else they are the tracer's */
 	sem_t ready;
 	int release_fd;
 	int code;
@@ -140,6 +150,13 @@ static bool ended(struct frozen *f, pid_t tid)
 	return code == ERR_GONE || (!code && (st.state == 'Z' || st.state == 'X'));
 }
 
+static void seizing(struct frozen *f, bool now)
+{
+	pthread_mutex_lock(&f->slots_lock);
+	f->seizing = now;
+	pthread_mutex_unlock(&f->slots_lock);
+}
+
 /* Seize threads that are not yet; returns how many, or ERR_*. */
 static int seize_new(struct frozen *f)
 {
@@ -157,20 +174,22 @@ static int seize_new(struct frozen *f)
 		if (s->state != KNOWN)
 			continue;
 		/* TRACEEXEC: without it, the number of a thread that calls execve vanishes silently. */
-		if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(uintptr_t)PTRACE_O_TRACEEXEC) == 0) {
+		seizing(f, true);
+		int got = ptrace(PTRACE_SEIZE, tid, NULL, (void *)(uintptr_t)PTRACE_O_TRACEEXEC) == 0 ? 0 : errno;
+		seizing(f, false);
+		if (!got) {
 			s->state = SEIZED;
 			n++;
 			continue;
 		}
-		int e = errno;
 		/* Between the list and here it may have ended, which EPERM says too. */
-		if (e == ESRCH || ended(f, tid)) {
+		if (got == ESRCH || ended(f, tid)) {
 			s->state = ENDED;
 			continue;
 		}
-		if (e == EPERM || e == EACCES)
+		if (got == EPERM || got == EACCES)
 			return refusal_perm(f->pid, tid, &f->err);
-		err_set(&f->err, ERR_IO, "cannot stop process %d: %s", (int)f->pid, strerror(e));
+		err_set(&f->err, ERR_IO, "cannot stop process %d: %s", (int)f->pid, strerror(got));
 		return err_hint(&f->err, "the same again");
 	}
 	return n;
@@ -215,15 +234,22 @@ static int take_status(struct frozen *f, struct slot *s, int status)
 	return 0;
 }
 
-/* Do all that still run wait inside the kernel, where nothing reaches them? */
+static char state_of(const struct frozen *f, const struct slot *s)
+{
+	CLEANUP(cleanup_fd) int dir = proc_open(f->pid, s->tid);
+	struct proc_stat st;
+	return dir < 0 || proc_stat(dir, &st) ? '?' : st.state;
+}
+
+/* Do all that still run wait inside the kernel, where nothing reaches them, and for no thread that was killed and is ending? */
 static bool all_in_kernel(const struct frozen *f, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		CLEANUP(cleanup_fd) int dir = proc_open(f->pid, f->slots.p[f->waiting[i]].tid);
-		struct proc_stat st;
-		if (dir < 0 || proc_stat(dir, &st) || st.state != 'D')
+	for (size_t i = 0; i < n; i++)
+		if (state_of(f, &f->slots.p[f->waiting[i]]) != 'D')
 			return false;
-	}
+	for (size_t i = 0; i < f->slots.n && n; i++)
+		if (f->slots.p[i].state == STOPPED && !strchr("tT", state_of(f, &f->slots.p[i])))
+			return false;
 	return n > 0;
 }
 
@@ -272,6 +298,31 @@ static int take_all(struct frozen *f, size_t n)
 	return (int)left;
 }
 
+/* Takes notice of a thread's end, but not of its stop, which the kernel reports of a traced thread whatever is asked for. */
+static bool reap(pid_t tid)
+{
+	siginfo_t how = { .si_pid = 0 };
+	const int asked = WEXITED | WNOHANG | __WALL;
+
+	if (waitid(P_PID, (id_t)tid, &how, asked | WNOWAIT) || !how.si_pid || how.si_code == CLD_TRAPPED || how.si_code == CLD_STOPPED)
+		return false;
+	return waitid(P_PID, (id_t)tid, &how, asked) == 0;
+}
+
+/* Threads that were killed, by an execve or SIGKILL, after they were seized or had stopped; returns how many. */
+static size_t reap_killed(struct frozen *f)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < f->slots.n; i++) {
+		struct slot *s = &f->slots.p[i];
+		if ((s->state != SEIZED && s->state != STOPPED) || !reap(s->tid))
+			continue;
+		s->state = ENDED;
+		n++;
+	}
+	return n;
+}
+
 /*
  * Wait for one thread after the other.  Asking for all of them again and again took a processor from those that were to
  * stop: 8,000 threads needed a second instead of a tenth.
@@ -306,6 +357,8 @@ static int wait_stopped(struct frozen *f, size_t n, int64_t deadline)
 				idle = 0;
 			n = (size_t)left;
 		}
+		if (idle % KILLED_EVERY == 0 && idle && reap_killed(f))
+			idle = 0;
 		if (idle)
 			sigtimedwait(&child, NULL, &(struct timespec){ .tv_nsec = idle < 20 ? 200000 : 2000000 });
 	}
@@ -420,6 +473,26 @@ static void *tracer_main(void *arg)
 
 /* -- the caller's side -- */
 
+/* While the tracer waits in PTRACE_SEIZE. */
+static void reap_for_tracer(struct frozen *f)
+{
+	pthread_mutex_lock(&f->slots_lock);
+	if (f->seizing)
+		reap_killed(f);
+	pthread_mutex_unlock(&f->slots_lock);
+}
+
+static void wait_ready(struct frozen *f)
+{
+	int got;
+	do {
+		int64_t until = now_ns(CLOCK_REALTIME) + SEIZE_NS;
+		got = sem_timedwait(&f->ready, &(struct timespec){ .tv_sec = until / 1000000000, .tv_nsec = until % 1000000000 });
+		if (got < 0 && errno == ETIMEDOUT)
+			reap_for_tracer(f);
+	} while (got < 0);
+}
+
 int freeze_check(pid_t pid, struct err *err)
 {
 	pid_t tid;
@@ -473,6 +546,7 @@ static void frozen_destroy(struct frozen *f)
 	if (f->release_fd >= 0)
 		close(f->release_fd);
 	sem_destroy(&f->ready);
+	pthread_mutex_destroy(&f->slots_lock);
 	vec_free(&f->slots);
 	vec_free(&f->tids);
 	free(f->index);
@@ -535,8 +609,7 @@ static int start_tracer(struct frozen *f, struct err *err)
 		sigset_t waiting = before;
 		sigaddset(&waiting, SIGCHLD);
 		pthread_sigmask(SIG_SETMASK, &waiting, NULL);
-		while (sem_wait(&f->ready) < 0 && errno == EINTR)
-			;
+		wait_ready(f);
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!e)
@@ -557,6 +630,7 @@ int freeze(pid_t pid, const struct freeze_options *opt, struct frozen **ret, str
 	f->arena = arena_new();
 	f->task_fd = f->leader_dir = f->release_fd = -1;
 	sem_init(&f->ready, 0, 0);
+	pthread_mutex_init(&f->slots_lock, NULL);
 	code = prepare(f, err);
 	if (!code)
 		code = start_tracer(f, err);
@@ -628,7 +702,8 @@ pid_t frozen_tid(const struct frozen *f)
 
 bool frozen_over(const struct frozen *f)
 {
-	return atomic_load(&f->over);
+	/* Also where the tracer, which lets go, has not had a processor since. */
+	return atomic_load(&f->over) || (f->max_pause_ms && frozen_elapsed_ns(f) >= (int64_t)f->max_pause_ms * 1000000);
 }
 
 int64_t frozen_elapsed_ns(const struct frozen *f)

@@ -19,7 +19,7 @@ int freeze(pid_t pid, const struct freeze_options *opt, struct frozen **ret, str
 size_t frozen_threads(const struct frozen *f, const struct thread **ret);
 const struct abi *frozen_abi(const struct frozen *f);
 pid_t frozen_tid(const struct frozen *f);           /* a thread that is stopped: the leader may have ended */
-bool frozen_over(const struct frozen *f);           /* max_pause_ms has passed: the target was let go meanwhile */
+bool frozen_over(const struct frozen *f);           /* max_pause_ms has passed: the target was let go, or is now */
 int64_t frozen_elapsed_ns(const struct frozen *f);  /* since the first thread was stopped */
 int64_t frozen_time_ns(const struct frozen *f);     /* CLOCK_REALTIME when the first thread was stopped */
 int64_t thaw(struct frozen *f);                     /* lets all go; returns how long the target was stopped, ns; idempotent */
