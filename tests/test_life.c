@@ -1,0 +1,210 @@
+/* What a report says of a forked process, over images built in memory under tables of every kind: by whom, and by what it is known. */
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "build_py.h"
+#include "inspect/parts.h"
+
+enum { PID = 4711, PARENT = 99, OTHER = 555, SOME = 8 /* of all tables one in so many */, MAX_TABLES = 256, AT_RANDOM = 25 };
+
+static struct layout tables[MAX_TABLES];
+static int n_tables;
+
+#define LAUNCH "main /srv/app.py", "_launch /usr/lib/python3/multiprocessing/popen_fork.py", "_bootstrap /usr/lib/python3/multiprocessing/process.py", "run /srv/app.py"
+#define LAUNCH_27 "main /srv/app.py", "__init__ /usr/lib/python2.7/multiprocessing/forking.py", "_bootstrap /usr/lib/python2.7/multiprocessing/process.py"
+#define SPAWN "<module> <string>", "spawn_main /l/multiprocessing/spawn.py", "_main /l/multiprocessing/spawn.py", "_bootstrap /l/multiprocessing/process.py"
+#define SERVED "<module> <string>", "main /l/multiprocessing/forkserver.py", "_serve_one /l/multiprocessing/forkserver.py", "_main /l/multiprocessing/spawn.py", "_bootstrap /l/multiprocessing/process.py"
+#define WORKER "in a child that multiprocessing forked (\"worker-7\") from pid 99"
+
+/* Whose stack the frames are: the main thread's; that of another thread; that of a state without a thread. */
+enum whose { MAIN, SECOND, NOBODY };
+
+static const struct fork {
+	const char *stack[6];
+	enum whose whose;
+	int process;               /* multiprocessing's parent number; 0: there is none, -1: it has none */
+	const char *name;          /* its name; NULL: it has none */
+	int number;                /* threading's main thread's; 0: none */
+	bool snapshot;
+	int ppid, ns_pid;
+	bool same_exec; const char *comm; /* the parent's, of a snapshot */
+	bool apart;                /* its main thread lives on another stack than the process began on */
+	bool other_main;           /* threading's main thread has another ident */
+	bool left;                 /* a second thread state, whose thread is not there */
+	const char *want;
+} forks[] = {
+	/* multiprocessing's: by its stack, and by who its parent is. */
+	{ .stack = { LAUNCH }, .process = PARENT, .name = "worker-7", .number = PID, .ppid = PARENT, .want = WORKER },
+	{ .stack = { LAUNCH }, .process = PARENT, .name = "worker-7", .ppid = PARENT, .want = WORKER },
+	{ .stack = { LAUNCH_27 }, .process = PARENT, .name = "worker-7", .ppid = PARENT, .want = WORKER },
+	{ .stack = { LAUNCH }, .process = PARENT, .number = PID, .ppid = PARENT, .want = "in a child that multiprocessing forked from pid 99" },
+	{ .stack = { LAUNCH }, .process = PARENT, .name = "a\x1b[31m", .number = PID, .ppid = PARENT, .want = "in a child that multiprocessing forked (\"a\x1b[31m\") from pid 99" },
+	/* In a pid namespace: threading noted the number that the process sees. */
+	{ .stack = { LAUNCH }, .process = PARENT, .name = "worker-7", .number = 7, .snapshot = true, .ns_pid = 7, .ppid = PARENT, .want = WORKER },
+	/* Not it: its parent is another one (a child of that child), or its thread's number is another's. */
+	{ .stack = { LAUNCH }, .process = PARENT, .name = "worker-7", .number = PID, .ppid = OTHER, .want = NULL },
+	{ .stack = { LAUNCH }, .process = PARENT, .name = "worker-7", .number = OTHER, .ppid = OTHER, .want = "in a child that pid 555 forked" },
+	{ .stack = { LAUNCH }, .process = PARENT, .name = "worker-7", .number = OTHER, .ppid = PARENT, .want = "in a child that pid 555 forked, or that a child of it did" },
+	{ .stack = { LAUNCH }, .process = -1, .name = "worker-7", .number = PID, .ppid = PARENT, .want = NULL },
+	{ .stack = { LAUNCH }, .number = PID, .ppid = PARENT, .want = NULL },
+	/* Spawned, or the fork server's: they were executed. */
+	{ .stack = { SPAWN }, .process = PARENT, .name = "worker-7", .number = PID, .ppid = PARENT, .want = NULL },
+	{ .stack = { SERVED }, .process = PARENT, .name = "worker-7", .number = PID, .ppid = PARENT, .want = NULL },
+	/* Other code by these names; in another order; on another thread; of a thread that only the parent has. */
+	{ .stack = { "_launch /srv/app.py", "_bootstrap /usr/lib/python3/multiprocessing/process.py" }, .process = PARENT, .number = PID, .ppid = PARENT, .want = NULL },
+	{ .stack = { "_launch /x/popen_fork.py", "_bootstrap /srv/app.py" }, .process = PARENT, .number = PID, .ppid = PARENT, .want = NULL },
+	{ .stack = { "_bootstrap /x/process.py", "_launch /x/popen_fork.py" }, .process = PARENT, .number = PID, .ppid = PARENT, .want = NULL },
+	{ .stack = { "_launch /x/popen_fork.py", "between /srv/app.py", "_bootstrap /x/process.py" }, .process = PARENT, .number = PID, .ppid = PARENT, .want = NULL },
+	{ .stack = { "__init__ /x/popen_fork.py", "_bootstrap /x/process.py" }, .process = PARENT, .number = PID, .ppid = PARENT, .want = NULL },
+	{ .stack = { "_bootstrap /x/process.py" }, .process = PARENT, .number = PID, .ppid = PARENT, .want = NULL },
+	{ .stack = { LAUNCH }, .whose = SECOND, .process = PARENT, .number = PID, .ppid = PARENT, .want = NULL },
+	/* By the number that threading kept. */
+	{ .stack = { "go /a.py" }, .number = PID, .ppid = PARENT, .want = NULL },
+	{ .stack = { "go /a.py" }, .number = PARENT, .ppid = PARENT, .want = "in a child that pid 99 forked" },
+	{ .stack = { "go /a.py" }, .number = OTHER, .ppid = PARENT, .want = "in a child that pid 555 forked, or that a child of it did" },
+	{ .stack = { "go /a.py" }, .ppid = PARENT, .want = NULL },
+	/* A snapshot tells which of them is its own in its namespace; an older one does not, and then only the parent's is believed. */
+	{ .stack = { "go /a.py" }, .number = 7, .snapshot = true, .ns_pid = 7, .ppid = PARENT, .want = NULL },
+	{ .stack = { "go /a.py" }, .number = 3, .snapshot = true, .ns_pid = 7, .ppid = PARENT, .want = "in a child that pid 3 forked, or that a child of it did" },
+	{ .stack = { "go /a.py" }, .number = 7, .snapshot = true, .ppid = PARENT, .want = NULL },
+	{ .stack = { "go /a.py" }, .number = PARENT, .snapshot = true, .ppid = PARENT, .want = "in a child that pid 99 forked" },
+	/* The parent as the snapshot has it: the same program, still the same image of it. */
+	{ .stack = { "go /a.py" }, .number = PID, .snapshot = true, .ns_pid = PID, .ppid = PARENT, .same_exec = true, .comm = "gunicorn", .want = "in a child that pid 99 (\"gunicorn\") forked" },
+	{ .stack = { "go /a.py" }, .snapshot = true, .ppid = PARENT, .same_exec = true, .want = "in a child that pid 99 forked" },
+	{ .stack = { "go /a.py" }, .number = PID, .snapshot = true, .ns_pid = PID, .ppid = PARENT, .comm = "bash", .want = NULL },
+	{ .stack = { LAUNCH }, .process = PARENT, .name = "worker-7", .number = PID, .snapshot = true, .ns_pid = PID, .ppid = PARENT, .same_exec = true, .comm = "python", .want = WORKER },
+	/* From another thread than the main one: its stack is that thread's; the number counts if threading made it the main one. */
+	{ .stack = { "go /a.py" }, .number = PID, .ppid = PARENT, .apart = true, .want = "in a child that a thread other than the main one forked" },
+	{ .stack = { "go /a.py" }, .number = OTHER, .ppid = PARENT, .apart = true, .other_main = true, .want = "in a child that a thread other than the main one forked" },
+	{ .stack = { "go /a.py" }, .number = OTHER, .ppid = PARENT, .apart = true, .want = "in a child that a thread other than the main one forked (thread 555)" },
+	/* By C code: what is left of the parent's threads. */
+	{ .stack = { "go /a.py" }, .ppid = PARENT, .left = true, .want = "likely in a child that C code forked without telling Python: of 1 of its threads only the state is there" },
+	{ .stack = { "go /a.py" }, .whose = SECOND, .ppid = PARENT, .left = true, .want = NULL },
+	{ .stack = { LAUNCH }, .whose = NOBODY, .process = PARENT, .number = PID, .ppid = PARENT, .left = true,
+	  .want = "likely in a child that C code forked without telling Python: of 1 of its threads only the state is there" },
+};
+
+static void put_frames(struct build *b, addr_t thread, const struct fork *c)
+{
+	for (size_t i = 0; i < 6 && c->stack[i]; i++) {
+		char name[64];
+		const char *space = strchr(c->stack[i], ' ');
+		snprintf(name, sizeof name, "%.*s", (int)(space - c->stack[i]), c->stack[i]);
+		const addr_t code = build_code(b, &(struct build_code){ .name = name, .file = space + 1, .firstlineno = 10, .units = 8 });
+		build_frame(b, thread, &(struct build_frame){ .code = code, .lasti = 2, .entry = true });
+	}
+}
+
+/* What threading and multiprocessing know. */
+static void put_modules(struct build *b, const struct fork *c, uint64_t ident)
+{
+	static const char *const main_has[] = { "_ident", "_native_id" }, *const process_has[] = { "_parent_pid", "_name" };
+	build_thread_name(b, b->interp, ident, "first"); /* which imports threading */
+	const addr_t main[] = { build_int(b, (int64_t)(ident + (c->other_main ? 0x5000 : 0))), build_int(b, c->number) };
+	build_dict_str(b, b->threading, "_main_thread", build_instance(b, "_MainThread", main_has, main, c->number ? 2 : 1, false));
+	if (!c->process)
+		return;
+	const addr_t process[] = { c->process < 0 ? b->types.none : build_int(b, c->process), c->name ? build_str(b, c->name) : b->types.none };
+	const addr_t dict = build_dict(b, BUILD_DICT);
+	build_dict_str(b, dict, "_current_process", build_instance(b, "Process", process_has, process, 2, false));
+	build_dict_str(b, b->modules, "multiprocessing.process", build_module(b, "multiprocessing.process", dict));
+}
+
+static struct blob auxv_of(struct build *b, addr_t random)
+{
+	const size_t width = b->layout.abi.width;
+	uint8_t *p = arena_alloc(b->arena, 4 * width);
+	const uint64_t words[] = { AT_RANDOM, random, 0, 0 };
+	for (size_t i = 0; i < 4; i++)
+		for (size_t k = 0; k < width; k++)
+			p[i * width + k] = (uint8_t)(words[i] >> 8 * (b->layout.abi.big_endian ? width - 1 - k : k));
+	return (struct blob){ p, 4 * width };
+}
+
+/* Is a thread's ident its thread pointer, so that it is known of a state that its thread is not there? */
+static bool told_apart(const struct layout *l, const struct fork *c)
+{
+	return abi_tls_is_self(&l->abi) || !(c->left || (c->apart && c->number == OTHER && !c->other_main));
+}
+
+static void look_at(const struct layout *l, const struct fork *c, size_t row)
+{
+	struct build *b = build_new(l);
+	/* Its stack is the heap, where the ident lies too, as glibc's thread pointer does on a thread's. */
+	const addr_t room = build_alloc(b, 0x800), ident = room + 0x700;
+	const addr_t main = build_thread(b, b->interp, ident, PID);
+	addr_t other = 0;
+	if (c->whose == SECOND)
+		other = build_thread(b, b->interp, ident + 0x40, PID + 1);
+	if (c->left)
+		other = build_thread(b, b->interp, ident + 0x80, 0);
+	if (c->whose == MAIN)
+		put_frames(b, main, c);
+	else
+		put_frames(b, other, c);
+	put_modules(b, c, ident);
+	if (b->runtime)
+		WRITE_IF(b, b->runtime, PyRuntime, initialized, 1);
+	b->lwps.p[0].regs.sp = room + 0x100;
+	const addr_t random = c->apart ? build_cstr(b, "sixteen random bytes") : room;
+	struct py *py = build_py(b);
+	struct image_facts *f = image_facts_mut(py->img);
+	f->kind = c->snapshot ? IMAGE_SNAPSHOT : IMAGE_CORE;
+	f->auxv = auxv_of(b, random);
+	f->ppid = c->ppid;
+	f->ns_pid = c->ns_pid;
+	f->parent.pid = c->same_exec ? PARENT : 0;
+	f->parent.same_exec = c->same_exec;
+	f->parent.comm = c->comm ? str_of(c->comm) : (struct str){ 0 };
+	struct target t = { .img = py->img, .py = py, .arena = arena_new() };
+	struct search none = { .no_files = true };
+	struct limits lim = { .frames = 1000, .threads = 100 };
+	struct report *r = report_new();
+	struct err e;
+	ck_assert_int_eq(modules_open(py->img, &none, &t.mods, &e), 0);
+	py->mods = t.mods;
+	ck_assert_int_eq(inspect(&t, &lim, "core", r), 0);
+	const char *said = NULL;
+	for (size_t i = 0; i < r->verdict.notes.n; i++)
+		if (!strcmp(r->verdict.notes.p[i].key, "state")) {
+			MUST(!said, "%s: row %zu: said twice", l->name, row);
+			said = str_c(t.arena, r->verdict.notes.p[i].text);
+		}
+	MUST(c->want ? said && !strcmp(said, c->want) : !said, "%s: row %zu: \"%s\", not \"%s\"", l->name, row, said ? said : "", c->want ? c->want : "");
+	report_free(r);
+	modules_close(t.mods);
+	arena_free(t.arena);
+	build_free(b);
+}
+
+START_TEST(child)
+{
+	const struct layout *l = &tables[_i * SOME];
+	for (size_t i = 0; i < sizeof forks / sizeof *forks; i++)
+		if (told_apart(l, &forks[i]))
+			look_at(l, &forks[i], i);
+}
+END_TEST
+
+int main(void)
+{
+	uint32_t version;
+	const char *config;
+	struct err err;
+	for (size_t i = 0; n_tables < MAX_TABLES && layout_builtin_at(i, &version, &config) == 0; i++)
+		if (layout_builtin(version, config, &tables[n_tables], &err) == 0)
+			n_tables++;
+	Suite *s = suite_create("life");
+	TCase *c = tcase_create("forked");
+	tcase_add_loop_test(c, child, 0, (n_tables + SOME - 1) / SOME);
+	tcase_set_timeout(c, 60);
+	suite_add_tcase(s, c);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
