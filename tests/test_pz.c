@@ -422,6 +422,40 @@ START_TEST(damaged_member_is_lost_alone)
 }
 END_TEST
 
+/* Found one after the other, the last first; whoever asked for the facts before sees them. */
+START_TEST(damage_is_known_in_any_order)
+{
+	enum { MEMBERS = 20, SIZE = 16384 };
+	struct pz_load loads[] = { { 0x400000, MEMBERS * SIZE, MEMBERS * SIZE, 1 } };
+	struct build_pz spec = { .plan = { .loads = loads, .n_loads = 1, .level = 0 }, .fill = FILL_RANDOM };
+	struct blob f = build_pz(&spec);
+	for (addr_t a = 0x400000; a < 0x400000 + MEMBERS * SIZE; a += 2 * SIZE) {
+		uint8_t needle[16];
+		fill_at(FILL_RANDOM, a + 2000, needle, sizeof needle);
+		uint8_t *at = memmem(f.p, f.len, needle, sizeof needle);
+		ck_assert_ptr_nonnull(at);
+		at[3] ^= 0x10;
+	}
+	struct image *img = open_image(f, NULL);
+	ck_assert_ptr_nonnull(img);
+	const struct image_facts *facts = image_facts(img);
+	uint64_t failed = 0;
+	uint8_t byte;
+	for (int round = 0; round < 2; round++)
+		for (int i = MEMBERS - 2; i >= 0; i -= 2) {
+			ck_assert_int_eq(image_read(img, 0x400000 + (addr_t)i * SIZE + 5, &byte, 1), ERR_FAULT);
+			ck_assert_uint_eq(image_lost_reads(img), ++failed);
+		}
+	ck_assert_uint_eq(facts->n_lost, MEMBERS / 2);
+	for (size_t i = 0; i < facts->n_lost; i++) {
+		ck_assert_uint_eq(facts->lost[i].start, 0x400000 + i * 2 * SIZE);
+		ck_assert_uint_eq(facts->lost[i].end, 0x400000 + (i * 2 + 1) * SIZE);
+	}
+	image_close(img);
+	free((void *)f.p);
+}
+END_TEST
+
 /* ---- plans that cannot be written ---- */
 
 static const struct pz_load too_many[] = { { 0x1000, 0xf0000000, 0xf0000000, 1 }, { 0xf0002000, 0x0fffd000, 0x0fffd000, 1 } };
@@ -649,6 +683,7 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(t, elf_shape, 0, N_OF(shapes));
 	tcase_add_test(t, cut_file_says_what_is_lost);
 	tcase_add_test(t, damaged_member_is_lost_alone);
+	tcase_add_test(t, damage_is_known_in_any_order);
 	tcase_add_loop_test(t, plans_that_cannot_be, 0, N_OF(plans));
 	tcase_add_loop_test(t, memory_that_does_not_add_up, 0, 2);
 	tcase_add_loop_test(t, disk_full, 0, 3);

@@ -142,10 +142,31 @@ struct note *image_add_note(struct image *img)
 	return vec_push(&img->notes);
 }
 
+/* Whoever holds the facts sees the list as it is now: it grows within reads. */
+static void lost_changed(struct image *img)
+{
+	img->facts.lost = img->lost.p;
+	img->facts.n_lost = img->lost.n;
+}
+
 void image_add_lost(struct image *img, addr_t start, addr_t end)
 {
 	if (start < end)
 		*vec_push(&img->lost) = (struct lost){ start, end };
+	lost_changed(img);
+}
+
+void image_found_lost(struct image *img, addr_t start, addr_t end)
+{
+	if (start >= end)
+		return;
+	size_t i = img->lost.n;
+	vec_push(&img->lost);
+	struct lost *l = img->lost.p;
+	for (; i && l[i - 1].start > start; i--)
+		l[i] = l[i - 1];
+	l[i] = (struct lost){ start, end };
+	lost_changed(img);
 }
 
 size_t image_threads(const struct image *img, const struct thread **ret)
@@ -166,12 +187,8 @@ size_t image_notes(const struct image *img, const struct note **ret)
 	return img->notes.n;
 }
 
-/* The facts point to the list of what is lost, which may have moved. */
 const struct image_facts *image_facts(const struct image *img)
 {
-	struct image *mut = (struct image *)img;
-	mut->facts.lost = img->lost.p;
-	mut->facts.n_lost = img->lost.n;
 	return &img->facts;
 }
 
@@ -405,6 +422,7 @@ void image_settle(struct image *img)
 			l[n++] = l[i];
 	}
 	img->lost.n = n;
+	lost_changed(img);
 }
 
 /* --- reading --- */

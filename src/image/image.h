@@ -62,7 +62,7 @@ struct image_facts {
 	struct str damage;                 /* what the compressed file lacks: "cut off at 88 MiB, ..."; s NULL: nothing, as far as was read */
 	int64_t written_ns;                /* when that file was last written, CLOCK_REALTIME; 0 if not known */
 	bool truncated;
-	const struct lost *lost;           /* segments, or the parts of them, that are cut off or could not be read; sorted */
+	const struct lost *lost;           /* segments, or the parts of them, that are cut off or could not be read; sorted; until the next read */
 	size_t n_lost;
 	size_t n_segments, n_segments_lost;/* loads with bytes in the file; those that lost some */
 	struct { bool known; int signo, code, error; addr_t addr; bool has_addr; int64_t pid; int64_t uid; bool has_sender; } siginfo;
@@ -159,6 +159,7 @@ struct thread *image_add_thread(struct image *img);      /* zeroed; valid until 
 struct mapping *image_add_mapping(struct image *img);    /* zeroed; image_settle sorts */
 int image_add_segment(struct image *img, const struct segment *seg, enum lay where) MUST_CHECK; /* ERR_CORRUPT: wraps around */
 void image_add_lost(struct image *img, addr_t start, addr_t end);
+void image_found_lost(struct image *img, addr_t start, addr_t end); /* of memory that a read found damaged: the list stays sorted */
 struct note *image_add_note(struct image *img);          /* zeroed; blobs live as long as the image */
 void image_forget(struct image *img);                    /* drop the page cache: a live process has run since */
 /* Have got called for each stretch that is read from now on, and with len 0 for an address that has nothing; NULL: no more. */

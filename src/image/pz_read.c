@@ -69,7 +69,7 @@ static void damage_found(void *arg, uint64_t start, uint64_t end)
 		if (to > s[i].size)
 			to = s[i].size;
 		if (from < to)
-			image_add_lost(z->img, s[i].start + from, s[i].start + to);
+			image_found_lost(z->img, s[i].start + from, s[i].start + to);
 	}
 }
 
