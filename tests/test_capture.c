@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
@@ -511,6 +512,47 @@ START_TEST(facts_of_the_process)
 }
 END_TEST
 
+/* Becomes the same program again and again. */
+static void execs_itself(struct shared *s)
+{
+	atomic_store(&s->ready, 1);
+	for (;;)
+		execl("/bin/sh", "sh", "-c", "exec sh -c \"$0\" \"$0\"", "exec sh -c \"$0\" \"$0\"", (char *)NULL);
+}
+
+START_TEST(replaced_by_the_same_program)
+{
+	struct target t = target_start(execs_itself);
+	struct capture_options opt = { .bundle = BUNDLE_NONE, .level = 1 };
+	unsigned replaced = 0;
+	for (unsigned i = 0; i < 30; i++) {
+		struct capture *c;
+		struct err err = { 0 };
+		int code = capture(t.pid, &opt, &c, &err);
+		if (code) {
+			ck_assert_msg(code == ERR_GONE && strstr(err.msg, "became another program"), "%s", err.msg);
+			replaced++;
+			continue;
+		}
+		int fd = (int)syscall(SYS_memfd_create, "snap.pz", 0);
+		struct bytes *b;
+		struct image *img;
+		uint64_t at;
+		uint8_t byte;
+		ck_assert_int_eq(capture_write(c, fd, &err), 0);
+		capture_free(c);
+		ck_assert_int_eq(bytes_from_fd(fd, "snap.pz", &b, &err), 0);
+		ck_assert_int_eq(image_open_bytes(b, &img, &err), 0);
+		/* What is told of it is told of the program whose memory this is. */
+		ck_assert_int_eq(image_auxv(img, AT_RANDOM, &at), 0);
+		ck_assert_int_eq(image_read(img, at, &byte, 1), 0);
+		image_close(img);
+	}
+	printf("# it was another program in %u of 30\n", replaced);
+	target_end(&t);
+}
+END_TEST
+
 /* --- containers --- */
 
 /* What older container filters do: process_vm_readv is refused, /proc/PID/mem is not. */
@@ -724,6 +766,7 @@ int main(void)
 	tcase_add_test(t, of_large_files_what_was_used);
 	tcase_add_test(t, all_memory_is_of_one_instant);
 	tcase_add_test(t, facts_of_the_process);
+	tcase_add_test(t, replaced_by_the_same_program);
 	tcase_add_test(t, without_process_vm_readv);
 	tcase_add_test(t, attach_stops_nothing);
 	tcase_add_test(t, too_little_memory);

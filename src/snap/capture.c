@@ -268,6 +268,11 @@ static int gave_up(const struct capture *c, uint64_t total, struct err *err)
 	return ERR_LIMIT;
 }
 
+static bool same_bytes(const struct sb *a, const struct sb *b)
+{
+	return a->len == b->len && (!a->len || memcmp(a->s, b->s, a->len) == 0);
+}
+
 /* The process stands still from freeze to thaw. */
 static int stop_and_copy(struct capture *c, struct copy *copy, const struct flags *flags, struct ranges *scratch, struct err *err)
 {
@@ -287,12 +292,15 @@ static int stop_and_copy(struct capture *c, struct copy *copy, const struct flag
 	CLEANUP(cleanup_fd) int dir = proc_open(c->pid, c->tid);
 	CLEANUP(cleanup_fd) int pagemap = dir < 0 ? dir : proc_open_file(dir, "pagemap");
 	CLEANUP(cleanup_fd) int mem = pagemap < 0 ? pagemap : proc_open_file(dir, "mem");
-	CLEANUP(cleanup_sb) struct sb exe = { 0 };
+	CLEANUP(cleanup_sb) struct sb exe = { 0 }, auxv = { 0 };
 	uint64_t total = 0;
 	code = mem < 0 ? mem : proc_readlink(dir, "exe", &exe);
+	if (!code && c->auxv.len)
+		code = proc_read(dir, "auxv", 65536, &auxv);
 	if (!code)
 		code = proc_maps_read(dir, &c->maps);
-	bool replaced = !code && (exe.len != c->exe.len || memcmp(exe.s, c->exe.s, exe.len) != 0); /* by execve */
+	/* By execve, of the same program too: the auxiliary vector has the random places of the stack and of the vdso. */
+	bool replaced = !code && !(same_bytes(&exe, &c->exe) && same_bytes(&auxv, &c->auxv));
 	if (!code)
 		code = plan(c, pagemap, flags, scratch, &total, err);
 	int e = errno;
@@ -363,7 +371,7 @@ static void describe_parent(struct capture *c, int dir)
 	c->parent.pid = c->stat.ppid;
 	snprintf(c->parent.comm, sizeof c->parent.comm, "%s", parent.comm);
 	if (known)
-		c->parent.same_exec = auxv.len == c->auxv.len && !memcmp(auxv.s, c->auxv.s, auxv.len);
+		c->parent.same_exec = same_bytes(&auxv, &c->auxv);
 }
 
 static int describe(struct capture *c, int dir, struct err *err)
