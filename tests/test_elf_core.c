@@ -510,6 +510,61 @@ static void damaged_close(struct bytes *b)
 	(void)b;
 }
 
+/* A file of an ELF header, one program header, and the same piece again and again: what a few bytes of a snapshot can unpack to. */
+struct again {
+	struct bytes b;
+	uint8_t head[64 + 56], piece[56];
+	size_t len;
+};
+
+static int again_read(struct bytes *b, uint64_t off, void *buf, size_t len)
+{
+	const struct again *a = (const struct again *)b;
+	uint8_t *to = buf;
+	for (; len && off < sizeof a->head; off++, len--)
+		*to++ = a->head[off];
+	for (; len; off++, len--)
+		*to++ = a->piece[(off - sizeof a->head) % a->len];
+	return 0;
+}
+
+static void again_close(struct bytes *b)
+{
+}
+
+/* As many program headers, or as many notes of threads, one by one of no use. */
+static struct again again_new(bool notes, uint64_t n)
+{
+	struct again a = { .len = notes ? 20 : 56 };
+	struct build_elf *e = build("x86_64");
+	struct blob file = build_elf_finish(e);
+	memcpy(a.head, file.p, sizeof a.head);
+	build_elf_put(e, a.head + 32, 8, 64);
+	build_elf_put(e, a.head + 56, 2, notes ? 1 : 0xffff);
+	build_elf_put(e, a.head + PH(0) + P_OFFSET, 8, notes ? sizeof a.head : PH(n + 1));
+	build_elf_put(e, a.head + PH(0) + P_FILESZ, 8, notes ? n * a.len : 20);
+	memcpy(a.piece, notes ? "\5\0\0\0\0\0\0\0\1\0\0\0CORE\0\0\0\0" : "\1\0\0\0\4\0\0\0", notes ? 20 : 8);
+	if (!notes)
+		build_elf_put(e, a.piece + P_FILESZ, 8, 4096);
+	a.b = (struct bytes){ .size = sizeof a.head + n * a.len, .read = again_read, .close = again_close, .name = "again.core" };
+	build_elf_free(e);
+	return a;
+}
+
+START_TEST(more_than_a_process_can_have)
+{
+	struct image *img;
+	struct err err = { 0 };
+	const struct thread *t;
+	struct again loads = again_new(false, 5000000), notes = again_new(true, 3000000);
+	ck_assert_int_eq(image_open_bytes(&loads.b, &img, &err), ERR_UNSUPPORTED);
+	ck_assert_str_eq(err.msg, "again.core has 5000001 program headers, up to 4194304 are read");
+	ck_assert_int_eq(image_open_bytes(&notes.b, &img, &err), 0);
+	ck_assert_uint_eq(image_threads(img, &t), 1 << 20);
+	image_close(img);
+}
+END_TEST
+
 START_TEST(notes_before_the_damage_are_read)
 {
 	enum { THREADS = 100 };
@@ -600,6 +655,7 @@ int main(void)
 	tcase_add_test(t, only_the_first_of_each_counts);
 	tcase_add_test(t, a_machine_without_a_row_still_gives_its_memory);
 	tcase_add_loop_test(t, hostile_headers, 0, COUNT(hostile));
+	tcase_add_test(t, more_than_a_process_can_have);
 	tcase_add_test(t, notes_before_the_damage_are_read);
 	tcase_add_test(t, a_sparse_core_costs_what_it_holds);
 	suite_add_tcase(s, t);

@@ -15,8 +15,14 @@ enum {
 	PT_LOAD = 1, PT_NOTE = 4,
 	PN_XNUM = 0xffff,
 	NT_PRSTATUS = 1, NT_FPREGSET = 2, NT_PRPSINFO = 3, NT_AUXV = 6,
-	NT_X86_XSTATE = 0x202, NT_FILE = 0x46494c45, NT_SIGINFO = 0x53494749, NT_PRXFPREG = 0x46e62b7f,
+	NT_X86_XSTATE = 0x202, NT_FILE = 0x46494c45, NT_SIGINFO = 0x53494749,
 	HEADERS_AT_ONCE = 1024,
+	/*
+	 * Of either: a thousand of them may come out of a few bytes of a compressed file, and the lists made of them take more than
+	 * they do.  A process has 65,530 mappings (vm.max_map_count), where that was raised perhaps a million; 100,000 threads have
+	 * 600,000 notes.
+	 */
+	HEADERS_MAX = 1 << 22, NOTES_MAX = 1 << 20,
 };
 static const uint64_t notes_max = 256 << 20; /* 10,000 threads have some 50 MB */
 
@@ -75,6 +81,13 @@ static int cut_off(struct core *c, const char *where)
 	err_why(c->err, "often ulimit -c or ProcessSizeMax= in coredump.conf, or a full disk");
 	err_hint(c->err, "raise the limit, or copy it again and compare sizes");
 	return ERR_CORRUPT;
+}
+
+static int too_many(struct core *c)
+{
+	err_set(c->err, ERR_UNSUPPORTED, "%s has %llu program headers, up to %d are read", c->b->name, (unsigned long long)c->phnum, HEADERS_MAX);
+	err_hint(c->err, "\"readelf -l\" shows what it holds");
+	return ERR_UNSUPPORTED;
 }
 
 static int nothing_in_it(struct core *c)
@@ -243,6 +256,8 @@ static int read_phdrs(struct core *c)
 {
 	struct image_facts *f = image_facts_mut(c->img);
 	uint64_t there = fit(c->phoff, c->phnum * c->phentsize, c->b->size) / c->phentsize; /* 32 + 16 bits */
+	if (there > HEADERS_MAX)
+		return too_many(c);
 	size_t at_once = there < HEADERS_AT_ONCE ? (size_t)there : HEADERS_AT_ONCE;
 	CLEANUP(cleanup_free) uint8_t *table = xmalloc(at_once * c->phentsize);
 	expect(c, c->phoff, c->phnum * c->phentsize);
@@ -434,7 +449,8 @@ static void take_note(struct core *c, const struct note *n)
 static void parse_notes(struct core *c, struct blob all, size_t align)
 {
 	struct cursor s = cursor_in(c, all.p, all.len);
-	while (cursor_left(&s) >= 12) {
+	const struct note *before;
+	while (cursor_left(&s) >= 12 && image_notes(c->img, &before) < NOTES_MAX) {
 		uint64_t namesz, descsz, type;
 		struct note n = { 0 };
 		if (cursor_uint(&s, 4, &namesz) < 0 || cursor_uint(&s, 4, &descsz) < 0 || cursor_uint(&s, 4, &type) < 0)

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DAMAGE_TOLD = 4096 }; /* damaged members of which the addresses are looked up */
+/* Damaged members of which the addresses are looked up, and segments that are looked at for them: seconds, where a file has millions. */
+enum { DAMAGE_TOLD = 4096, DAMAGE_LOOKED = 1 << 28 };
 
 /* The core as its loader sees it; between it and the members, so that segments can be asked where they lie in it. */
 struct pz {
@@ -20,7 +21,7 @@ struct pz {
 	uint64_t tail;        /* place of what follows memory */
 	bool asking;
 	uint64_t asked;
-	size_t told;
+	size_t told, looked;
 };
 
 static int core_read(struct bytes *b, uint64_t off, void *buf, size_t len)
@@ -52,9 +53,10 @@ static void damage_found(void *arg, uint64_t start, uint64_t end)
 {
 	struct pz *z = arg;
 	const struct segment *s;
-	if (z->told++ >= DAMAGE_TOLD)
-		return;
 	size_t n = image_segments(z->img, &s);
+	z->looked += n;
+	if (z->told++ >= DAMAGE_TOLD || z->looked > DAMAGE_LOOKED)
+		return;
 	for (size_t i = 0; i < n; i++) {
 		uint8_t byte;
 		if (s[i].from_file || !s[i].size)
