@@ -121,7 +121,31 @@ static uint64_t number_in(const char *path)
 	return b.s[0] >= '0' && b.s[0] <= '9' ? strtoull(b.s, NULL, 10) : UINT64_MAX;
 }
 
-/* What may still be allocated here: free memory, this process's control group (v2), its limit of address space. */
+static uint64_t stat_number(struct sb *stat, const char *key)
+{
+	const char *at = stat->len ? strstr(stat->s, key) : NULL;
+	return at ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+/* What a control group (v2) leaves.  Pages of files that it is charged for make room when they are in the way. */
+static uint64_t group_free(const char *group)
+{
+	CLEANUP(cleanup_free) char *max = xasprintf("/sys/fs/cgroup%s/memory.max", group);
+	CLEANUP(cleanup_free) char *now = xasprintf("/sys/fs/cgroup%s/memory.current", group);
+	CLEANUP(cleanup_free) char *what = xasprintf("/sys/fs/cgroup%s/memory.stat", group);
+	CLEANUP(cleanup_sb) struct sb stat = { 0 };
+	uint64_t limit = number_in(max), used = number_in(now);
+	if (limit == UINT64_MAX || used == UINT64_MAX)
+		return UINT64_MAX;
+	if (proc_read(AT_FDCWD, what, 65536, &stat))
+		stat.len = 0;
+	sb_char(&stat, '\0');
+	uint64_t files = stat_number(&stat, "\ninactive_file ") + stat_number(&stat, "\nactive_file ");
+	used = used > files ? used - files : 0;
+	return limit > used ? limit - used : 0;
+}
+
+/* What may still be allocated here: free memory, this process's control groups (v2), its limit of address space. */
 static uint64_t memory_free(void)
 {
 	uint64_t ret = meminfo("MemAvailable");
@@ -130,11 +154,11 @@ static uint64_t memory_free(void)
 	if (proc_read(AT_FDCWD, "/proc/self/cgroup", 65536, &b) == 0 && (sb_char(&b, '\0'), group = strstr(b.s, "0::/"))) {
 		group += 3;
 		group[strcspn(group, "\n")] = '\0';
-		CLEANUP(cleanup_free) char *max = xasprintf("/sys/fs/cgroup%s/memory.max", group);
-		CLEANUP(cleanup_free) char *now = xasprintf("/sys/fs/cgroup%s/memory.current", group);
-		uint64_t limit = number_in(max), used = number_in(now);
-		if (limit != UINT64_MAX && used != UINT64_MAX && (limit > used ? limit - used : 0) < ret)
-			ret = limit > used ? limit - used : 0;
+		for (char *end = group + strlen(group); end; end = strrchr(group, '/')) {
+			*end = '\0';
+			uint64_t left = group_free(group);
+			ret = left < ret ? left : ret;
+		}
 	}
 	struct rlimit as;
 	b.len = 0;

@@ -534,6 +534,41 @@ def ends_meanwhile(folder):
     nothing_in(folder, "a process that ends")
 
 
+def little_memory(folder):
+    """What a control group (version 2) leaves, as its files say: those of another folder, shown to pysnap alone."""
+    top, groups = os.path.join(folder, "group"), ("", "a", "a/b")
+
+    def snap(name, code, text, *files):
+        shutil.rmtree(top, ignore_errors=True)
+        for group, content in zip(groups, files):
+            os.makedirs(os.path.join(top, group), exist_ok=True)
+            for key, value in content.items():
+                with open(os.path.join(top, group, "memory." + key), "w") as f:
+                    f.write(value + "\n")
+        with open(os.path.join(top, "self"), "w") as f:
+            f.write("1:name=systemd:/\n0::/a/b\n")
+        with Process(SLEEPER) as p:
+            done = run(["unshare", "-m", "sh", "-c", 'mount --bind "$1" /sys/fs/cgroup && mount --bind "$1/self" /proc/$$/cgroup && shift && exec "$@"', "sh", top,
+                        PYSNAP, str(p.pid), "-o", "/dev/null"])
+            said = done.stderr.decode()
+            tap.ok(done.returncode == code and re.match(text, said), name, said)
+            runs(p.pid, name)
+    if os.geteuid() or not shutil.which("unshare") or not os.path.isdir("/sys/fs/cgroup") or run(
+            ["unshare", "-m", "sh", "-c", "mount --bind /dev/null /proc/$$/cgroup"]).returncode:
+        tap.skip("a control group's memory", "needs root, unshare and /sys/fs/cgroup")
+        return
+    plenty = {"max": "max", "current": "90000000000", "stat": "anon 90000000000"}
+    used = {"max": "1000000000", "current": "999000000", "stat": "anon 990000000\nfile 9000000\ninactive_anon 900000000\ninactive_file 4000000\nactive_file 3000000"}
+    files = {"max": "1000000000", "current": "999000000", "stat": "anon 90000000\nfile 900000000\nshmem 100000000\ninactive_file 700000000\nactive_file 100000000"}
+    refused = "pysnap: copying process \\d+ needs about .* of memory, 7.6 MiB are free; the process was not stopped\n  try: "
+    snap("a control group without a limit", 0, "/dev/null: ", plenty, plenty, plenty)
+    snap("a control group that is full", 1, refused, plenty, plenty, used)
+    snap("a control group around it that is full", 1, refused, plenty, used, plenty)
+    snap("a control group that is full of files, which can be dropped", 0, "/dev/null: ", plenty, plenty, files)
+    snap("a control group that tells nothing of files", 1, "pysnap: copying .* 977 KiB are free", plenty, plenty, {"max": "1000000000", "current": "999000000"})
+    shutil.rmtree(top, ignore_errors=True)
+
+
 def main():
     top = tempfile.mkdtemp(prefix="pysnap-faults-")
     try:
@@ -544,6 +579,7 @@ def main():
         rivals(top)
         interrupted(top)
         ends_meanwhile(top)
+        little_memory(top)
     finally:
         shutil.rmtree(top, ignore_errors=True)
     tap.done()
