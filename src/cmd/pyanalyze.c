@@ -145,8 +145,6 @@ static int find_format(struct wish *w, const struct cli *c, const char *name)
 	return rc;
 }
 
-
-
 static void split(struct wish *w, const char *dirs, struct texts *ret)
 {
 	char *copy = arena_dup(w->arena, dirs, strlen(dirs) + 1);
@@ -382,16 +380,16 @@ static int draw(const struct job *j, FILE *out, bool terminal)
 	return rc;
 }
 
-/* Is there a core or a snapshot? */
+/* Is there a core or a snapshot, or what may be a compressed one? */
 static bool is_input(const char *path)
 {
 	struct stat st;
 	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
 		return false;
 	CLEANUP(cleanup_fd) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	char head[4];
-	return fd >= 0 && read(fd, head, sizeof head) == (ssize_t)sizeof head &&
-	       (memcmp(head, "\177ELF", sizeof head) == 0 || memcmp(head, "\x1f\x8b\x08\x04", sizeof head) == 0);
+	char head[6];
+	ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof head);
+	return n >= 4 && (memcmp(head, "\177ELF", 4) == 0 || codec_find(head, (size_t)n));
 }
 
 /*
@@ -419,7 +417,7 @@ static int draw_to(const struct job *j, const char *path)
 {
 	struct err err = { 0 };
 	if (is_input(path)) {
-		err_set(&err, ERR_EXISTS, "'%s' is a core or a snapshot, which no report replaces", path);
+		err_set(&err, ERR_EXISTS, "'%s' is a core, a snapshot or compressed, which no report replaces", path);
 		err_hint(&err, "another -o");
 		return cli_error(j->c, &err);
 	}

@@ -145,16 +145,11 @@ static bool looks_like_python(pid_t pid, char *what, size_t room)
 	CLEANUP(cleanup_sb) struct sb cmd = { 0 };
 	if (dir < 0 || proc_stat(dir, &st) || strncmp(st.comm, "python", 6) != 0)
 		return false;
-	if (proc_read(dir, "cmdline", 4096, &cmd) == 0 && cmd.len) {
-		for (size_t i = 0; i < cmd.len; i++)
-			if (!cmd.s[i])
-				cmd.s[i] = ' ';
-		while (cmd.len && cmd.s[cmd.len - 1] == ' ')
-			cmd.len--;
+	proc_cmdline(dir, 4096, &cmd);
+	if (cmd.len)
 		snprintf(what, room, "%.*s", cmd.len < 60 ? (int)cmd.len : 60, cmd.s);
-	} else {
+	else
 		snprintf(what, room, "%s", st.comm);
-	}
 	return true;
 }
 

@@ -97,14 +97,9 @@ static void add_facts(struct image *img, pid_t pid, int dir)
 	if (proc_readlink(dir, "cwd", &b) == 0)
 		f->cwd = text_of(a, &b);
 	b.len = 0;
-	if (proc_read(dir, "cmdline", 1 << 20, &b) == 0) {
-		while (b.len && !b.s[b.len - 1])
-			b.len--;
-		for (size_t i = 0; i < b.len; i++)
-			if (!b.s[i])
-				b.s[i] = ' ';
+	proc_cmdline(dir, 1 << 20, &b);
+	if (b.len)
 		f->cmdline = text_of(a, &b);
-	}
 	b.len = 0;
 	if (proc_read(dir, "auxv", 65536, &b) == 0)
 		f->auxv = (struct blob){ b.len ? arena_dup(a, b.s, b.len) : NULL, b.len };

@@ -76,6 +76,19 @@ int proc_readlink(int dir, const char *name, struct sb *b)
 	return 0;
 }
 
+void proc_cmdline(int dir, size_t max, struct sb *b)
+{
+	const size_t start = b->len;
+	int code = proc_read(dir, "cmdline", max, b);
+	if (code && code != ERR_LIMIT)
+		b->len = start;
+	while (b->len > start && !b->s[b->len - 1])
+		b->len--;
+	for (size_t i = start; i < b->len; i++)
+		if (!b->s[i])
+			b->s[i] = ' ';
+}
+
 static bool hex_field(struct blob *line, uint64_t *ret, char end)
 {
 	uint64_t v = 0;

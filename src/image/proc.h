@@ -31,6 +31,8 @@ int proc_open_file(int dir, const char *name) MUST_CHECK; /* "mem", "pagemap" of
 /* Read `name` of a proc folder, appended to *b; ERR_GONE, ERR_PERM, ERR_IO, ERR_LIMIT (larger than max). */
 int proc_read(int dir, const char *name, size_t max, struct sb *b) MUST_CHECK;
 int proc_readlink(int dir, const char *name, struct sb *b) MUST_CHECK;
+/* The command line, a space between its words, appended to *b, which is left as it was where there is none; cut at about max bytes. */
+void proc_cmdline(int dir, size_t max, struct sb *b);
 int proc_maps_read(int dir, struct proc_maps *m) MUST_CHECK;   /* ERR_GONE, ERR_PERM, ERR_IO, ERR_CORRUPT */
 void proc_maps_free(struct proc_maps *m);
 const struct proc_map *proc_maps_at(const struct proc_maps *m, addr_t addr);

@@ -421,13 +421,7 @@ static int describe(struct capture *c, int dir, struct err *err)
 		c->auxv.len = 0;
 	if (proc_readlink(dir, "cwd", &c->cwd))
 		c->cwd.len = 0;
-	if (proc_read(dir, "cmdline", 1 << 20, &c->cmdline) && c->cmdline.len < 1 << 20)
-		c->cmdline.len = 0;
-	while (c->cmdline.len && !c->cmdline.s[c->cmdline.len - 1])
-		c->cmdline.len--;
-	for (size_t i = 0; i < c->cmdline.len; i++)
-		if (!c->cmdline.s[i])
-			c->cmdline.s[i] = ' ';
+	proc_cmdline(dir, 1 << 20, &c->cmdline);
 	if (proc_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &c->boot_id) == 0 && c->boot_id.len)
 		c->boot_id.len--;
 	describe_parent(c, dir);

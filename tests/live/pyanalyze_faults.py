@@ -3,6 +3,7 @@
 
 pyanalyze_faults.py PYSNAP PYANALYZE
 """
+import gzip
 import json
 import os
 import re
@@ -319,8 +320,13 @@ def places(folder, core):
     os.unlink(behind)
     own = os.path.join(folder, "own.json")
     shutil.copy(core, own)
-    says("the input as output", ["-o", own, own], 1, "pyanalyze: '%s' is a core or a snapshot, which no report replaces\n  try: another -o" % own)
+    says("the input as output", ["-o", own, own], 1, "pyanalyze: '%s' is a core, a snapshot or compressed, which no report replaces\n  try: another -o" % own)
     tap.equal(os.path.getsize(own), os.path.getsize(core), "the input as output: untouched")
+    with open(core, "rb") as f, gzip.open(own, "wb", 1) as packed:
+        shutil.copyfileobj(f, packed)
+    size = os.path.getsize(own)
+    says("a compressed input as output", ["-o", own, own], 1, "pyanalyze: '%s' is a core, a snapshot or compressed, which no report replaces\n  try: another -o" % own)
+    tap.equal(os.path.getsize(own), size, "a compressed input as output: untouched")
     os.unlink(own)
 
 
