@@ -153,6 +153,21 @@ for options, hint in ((['--python-version=3.9'], 'without --python-version'), ([
           [p['hint'] for p in json.loads(report)['problems'] if p['code'] == 'PZ302'] == [hint], text)
 
 # a snapshot that was cut: every limit says what to try, and none speaks of letting it crash again
+# -o DIR/: inputs of one name do not replace each other's reports
+with tempfile.TemporaryDirectory() as folder:
+    for one in 'a', 'b':
+        os.mkdir(os.path.join(folder, one))
+        os.symlink(os.path.join(os.path.abspath(FOLDER), 'threads.pz'), os.path.join(folder, one, 'core'))
+        os.symlink(os.path.join(os.path.abspath(FOLDER), 'threads.pz'), os.path.join(folder, one, 'core.2'))
+    inputs = [os.path.join(folder, name) for name in ('a/core', 'b/core', 'a/core.2', 'b/core.2')]
+    for form, want in ('json', ['core.2.2.json', 'core.2.3.json', 'core.2.json', 'core.json']), ('svg', 4):
+        out = os.path.join(folder, form)
+        p = subprocess.run([PYANALYZE, '-q', '--show=-native', '--format', form, '-o', out + '/', *inputs], capture_output=True, env={'PATH': os.environ['PATH']})
+        got = sorted(os.listdir(out)) if os.path.isdir(out) else p.stderr.decode()
+        if form == 'svg':
+            got = len({re.match(r'(core[.0-9]*)-', name).group(1) for name in got})
+        check(f'{form} of inputs of one name: a file each', got == want, got)
+
 with tempfile.TemporaryDirectory() as folder:
     cut = os.path.join(folder, 'cut.pz')
     with open(os.path.join(FOLDER, 'threads.pz'), 'rb') as whole_file, open(cut, 'wb') as f:

@@ -25,6 +25,7 @@ struct texts VEC(const char *);
 
 struct wish {
 	struct texts outputs, threads, lib_path, debug_path, source_map;
+	struct texts stems;       /* of the files in a folder, one an input so far */
 	const struct renderer *format;
 	struct search search;
 	struct py_options py;
@@ -455,8 +456,24 @@ static bool is_folder(const char *path)
 	return (n && path[n - 1] == '/') || (stat(path, &st) == 0 && S_ISDIR(st.st_mode));
 }
 
+/* What this input's files in a folder are called: its name, and a number where an input before it was called so (a/core, b/core). */
+static const char *stem_of(struct wish *w, const char *input)
+{
+	struct sb b = { 0 };
+	file_name(&b, str_base(str_from_bytes(w->arena, input, strlen(input))));
+	const char *base = str_c(w->arena, sb_take(&b, w->arena)), *ret = base;
+	unsigned n = 1;
+	for (size_t i = 0; i < w->stems.n; i++)
+		if (strcmp(w->stems.p[i], ret) == 0) {
+			ret = str_c(w->arena, str_printf(w->arena, "%s.%u", base, ++n));
+			i = (size_t)-1; /* that one may be another's own name */
+		}
+	*vec_push(&w->stems) = ret;
+	return ret;
+}
+
 /* DIR/: one file an input; a renderer that can draw one thread gives a file for each active thread. */
-static int draw_folder(struct job *j, const char *dir, const char *input, bool several)
+static int draw_folder(struct job *j, const char *dir, const char *stem, bool several)
 {
 	struct err err = { 0 };
 	if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
@@ -464,15 +481,8 @@ static int draw_folder(struct job *j, const char *dir, const char *input, bool s
 		err_hint(&err, "mkdir -p '%s'", dir);
 		return cli_error(j->c, &err);
 	}
-	struct str base = str_base(str_from_bytes(j->r->arena, input, strlen(input)));
-	if (!j->renderer->render_thread) {
-		struct sb b = { 0 };
-		sb_printf(&b, "%s/", dir);
-		file_name(&b, base);
-		sb_printf(&b, "%s", j->renderer->suffix);
-		struct str path = sb_take(&b, j->r->arena);
-		return draw_to(j, str_c(j->r->arena, path));
-	}
+	if (!j->renderer->render_thread)
+		return draw_to(j, str_c(j->r->arena, str_printf(j->r->arena, "%s/%s%s", dir, stem, j->renderer->suffix)));
 	int rc = 0;
 	size_t n = 0;
 	for (size_t i = 0; i < j->r->threads.n && rc == 0; i++) {
@@ -481,10 +491,8 @@ static int draw_folder(struct job *j, const char *dir, const char *input, bool s
 			continue;
 		struct sb b = { 0 };
 		sb_printf(&b, "%s/", dir);
-		if (several) {
-			file_name(&b, base);
-			sb_char(&b, '-');
-		}
+		if (several)
+			sb_printf(&b, "%s-", stem);
 		sb_printf(&b, "%lld-", (long long)t->tid);
 		if (t->name.len)
 			file_name(&b, t->name);
@@ -507,6 +515,7 @@ static int draw_folder(struct job *j, const char *dir, const char *input, bool s
 static int write_reports(const struct cli *c, struct wish *w, struct report *r, const char *input, bool several, bool appending)
 {
 	struct job j = { c, w, r, w->format ? w->format : renderer_find("text"), (size_t)-1 };
+	const char *stem = stem_of(w, input);
 	if (!w->outputs.n)
 		*vec_push(&w->outputs) = "-";
 	for (size_t i = 0; i < w->outputs.n; i++) {
@@ -529,7 +538,7 @@ static int write_reports(const struct cli *c, struct wish *w, struct report *r, 
 				rc = cli_error(c, &err);
 			}
 		} else if (is_folder(to)) {
-			rc = draw_folder(&j, to, input, several);
+			rc = draw_folder(&j, to, stem, several);
 		} else {
 			struct job one = j;
 			const struct renderer *by_name = renderer_for_file(to);
@@ -746,6 +755,7 @@ out:
 	vec_free(&w.lib_path);
 	vec_free(&w.debug_path);
 	vec_free(&w.source_map);
+	vec_free(&w.stems);
 	arena_free(w.arena);
 	cli_end(&c);
 	return status;
