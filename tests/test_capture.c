@@ -629,6 +629,17 @@ static void large(struct shared *s)
 	wait_for_ever(s);
 }
 
+/* SIGXCPU ends who computes for longer than that at a real-time priority. */
+START_TEST(little_real_time)
+{
+	struct target t = target_start(large);
+	ck_assert_int_eq(setrlimit(RLIMIT_RTTIME, &(struct rlimit){ 1, RLIM_INFINITY }), 0);
+	for (unsigned i = 0; i < 3; i++)
+		image_close(snap(&t, BUNDLE_NONE, NULL, NULL));
+	target_end(&t);
+}
+END_TEST
+
 START_TEST(too_little_memory)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -769,6 +780,7 @@ int main(void)
 	tcase_add_test(t, replaced_by_the_same_program);
 	tcase_add_test(t, without_process_vm_readv);
 	tcase_add_test(t, attach_stops_nothing);
+	tcase_add_test(t, little_real_time);
 	tcase_add_test(t, too_little_memory);
 	tcase_add_test(t, interrupted_at_any_time);
 	tcase_add_test(t, killed_at_any_time);

@@ -6,8 +6,16 @@
 #include "snap/haste.h"
 
 #include <sched.h>
+#include <stdbool.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+/* A limit of real-time computing (RLIMIT_RTTIME) may be shorter than a copy, and ends who passes it. */
+static bool rr_limited(void)
+{
+	struct rlimit lim;
+	return getrlimit(RLIMIT_RTTIME, &lim) == 0 && lim.rlim_cur != RLIM_INFINITY;
+}
 
 void haste_begin(struct haste *before)
 {
@@ -16,7 +24,8 @@ void haste_begin(struct haste *before)
 	before->priority = sched_getparam(0, &p) == 0 ? p.sched_priority : 0;
 	before->nice = getpriority(PRIO_PROCESS, 0);
 	p.sched_priority = sched_get_priority_min(SCHED_RR);
-	if (before->policy != SCHED_OTHER || sysconf(_SC_NPROCESSORS_ONLN) < 2 || sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &p) < 0)
+	if (before->policy != SCHED_OTHER || sysconf(_SC_NPROCESSORS_ONLN) < 2 || rr_limited() ||
+	    sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &p) < 0)
 		setpriority(PRIO_PROCESS, 0, -20); /* of this thread alone */
 }
 
