@@ -447,6 +447,15 @@ static int write_file_piece(struct capture *c, struct pz_writer *w, const struct
 	return 0;
 }
 
+/* After a write that came to code: 0, and it goes on. */
+static int wrote(struct capture *c, struct pz_writer *w, int code, struct err *err)
+{
+	c->written = pz_written(w);
+	if (code == ERR_LIMIT || (c->opt.interrupted && *c->opt.interrupted))
+		return err_set(err, ERR_LIMIT, "interrupted; process %d runs on", (int)c->pid);
+	return code ? pz_finish(w, err) : 0; /* says what went wrong */
+}
+
 static int write_pieces(struct capture *c, struct pz_writer *w, const struct pieces *v, struct err *err)
 {
 	for (size_t i = 0; i < v->n; i++) {
@@ -471,11 +480,9 @@ static int write_pieces(struct capture *c, struct pz_writer *w, const struct pie
 			}
 			break;
 		}
-		c->written = pz_written(w);
-		if (code == ERR_LIMIT || (c->opt.interrupted && *c->opt.interrupted))
-			return err_set(err, ERR_LIMIT, "interrupted; process %d runs on", (int)c->pid);
+		code = wrote(c, w, code, err);
 		if (code)
-			return pz_finish(w, err); /* says what went wrong */
+			return code;
 	}
 	return 0;
 }
@@ -483,12 +490,9 @@ static int write_pieces(struct capture *c, struct pz_writer *w, const struct pie
 static int write_symbols(struct capture *c, struct pz_writer *w, const struct symbols_list *l, struct err *err)
 {
 	for (size_t i = 0; i < l->file.n; i++) {
-		int code = symbols_write(&l->file.p[i], w);
-		c->written = pz_written(w);
-		if (code == ERR_LIMIT || (c->opt.interrupted && *c->opt.interrupted))
-			return err_set(err, ERR_LIMIT, "interrupted; process %d runs on", (int)c->pid);
+		int code = wrote(c, w, symbols_write(&l->file.p[i], w), err);
 		if (code)
-			return pz_finish(w, err);
+			return code;
 	}
 	return 0;
 }
