@@ -25,6 +25,13 @@ static bool forks(void) { pid_t p = fork(); if (p == 0) _exit(0); return p > 0; 
 static bool connects(void) { return socket(AF_INET, SOCK_STREAM, 0) >= 0; }
 static bool local(void) { return socket(AF_UNIX, SOCK_STREAM, 0) >= 0; }
 static bool signals(void) { return kill(getppid(), 0) == 0; }
+/* Whoever F_SETOWN names gets what F_SETSIG says, once the descriptor is ready. */
+static bool signals_by_owner(void)
+{
+	return fcntl(open_before, F_SETOWN, getppid()) == 0 || fcntl(open_before, F_SETSIG, SIGKILL) == 0 || fcntl(open_before, F_SETFL, O_ASYNC) == 0;
+}
+static bool locks(void) { return fcntl(open_before, F_SETLK, &(struct flock){ .l_type = F_WRLCK }) == 0; }
+static bool duplicates(void) { return fcntl(open_before, F_DUPFD_CLOEXEC, 0) >= 0 && fcntl(open_before, F_GETFD) >= 0; }
 static bool executes(void) { return mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED; }
 static bool makes_executable(void)
 {
@@ -45,10 +52,13 @@ static const struct { const char *what; bool (*try)(void); bool can, with_landlo
 	{ "a socket", connects, false, false, true },
 	{ "a local socket", local, false, false, true },
 	{ "a signal to another", signals, false, false, true },
+	{ "a signal through a descriptor's owner", signals_by_owner, false, false, true },
+	{ "a lock on what is open", locks, false, false, true },
 	{ "executable memory", executes, false, false, true },
 	{ "memory made executable", makes_executable, false, false, true },
 	{ "read what is open", reads, true },
 	{ "map what is open", maps, true },
+	{ "duplicate what is open", duplicates, true },
 	{ "allocate", allocates, true },
 	{ "abort, as assertions do", aborts, true, .signal = SIGABRT },
 };

@@ -38,6 +38,7 @@ static int landlock(void)
 
 #if HAVE_SECCOMP
 #include <errno.h>
+#include <fcntl.h>
 #include <seccomp.h>
 #include <sys/mman.h>
 
@@ -45,12 +46,14 @@ static int filter(void)
 {
 	static const int calls[] = {
 		SCMP_SYS(read), SCMP_SYS(readv), SCMP_SYS(pread64), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(close), SCMP_SYS(lseek), SCMP_SYS(_llseek),
-		SCMP_SYS(fstat), SCMP_SYS(fstat64), SCMP_SYS(newfstatat), SCMP_SYS(statx), SCMP_SYS(fcntl), SCMP_SYS(fcntl64), SCMP_SYS(dup),
+		SCMP_SYS(fstat), SCMP_SYS(fstat64), SCMP_SYS(newfstatat), SCMP_SYS(statx), SCMP_SYS(dup),
 		SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(brk), SCMP_SYS(futex), SCMP_SYS(getrandom), SCMP_SYS(sysinfo),
 		SCMP_SYS(clock_gettime), SCMP_SYS(clock_gettime64), SCMP_SYS(gettimeofday), SCMP_SYS(getpid), SCMP_SYS(gettid), SCMP_SYS(sched_yield),
 		SCMP_SYS(rt_sigreturn), SCMP_SYS(sigreturn), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigaction), SCMP_SYS(sigaltstack),
 		SCMP_SYS(exit), SCMP_SYS(exit_group),
 	};
+	/* No more of fcntl: F_SETOWN and F_SETSIG send any signal to anybody, F_SETLK and F_SETLEASE keep others waiting. */
+	static const int descriptors[] = { F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL };
 	static const int maps[] = { SCMP_SYS(mmap), SCMP_SYS(mmap2), SCMP_SYS(mprotect) };
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
 	if (!ctx)
@@ -60,6 +63,12 @@ static int filter(void)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, calls[i], 0);
 	for (size_t i = 0; i < sizeof maps / sizeof *maps && rc == 0; i++)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, maps[i], 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors && rc == 0; i++) {
+		const struct scmp_arg_cmp it = SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, (scmp_datum_t)descriptors[i]);
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1, it);
+		if (rc == 0)
+			rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl64), 1, it);
+	}
 	/* abort() is how assertions end. */
 	if (rc == 0)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1, SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
