@@ -594,6 +594,24 @@ START_TEST(a_cut_core_tells_where)
 }
 END_TEST
 
+/*
+ * A process that is started or made later can have what is open for reading: no program that is run gets it, and the one that
+ * unwinds may change nothing in it.
+ */
+static void expect_read_only(uint64_t open_before)
+{
+	size_t n = 0;
+	for (int fd = 0; fd < 64; fd++) {
+		int flags = fcntl(fd, F_GETFD);
+		if (flags < 0 || open_before >> fd & 1)
+			continue;
+		n++;
+		ck_assert_int_eq(flags & FD_CLOEXEC, FD_CLOEXEC);
+		ck_assert_int_eq(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+	}
+	ck_assert_uint_gt(n, 0);
+}
+
 /* Standard input: a pipe that a child writes, or a file from its start or not. */
 START_TEST(standard_input)
 {
@@ -629,9 +647,13 @@ START_TEST(standard_input)
 	}
 	dup2(fds[0], STDIN_FILENO);
 	close(fds[0]);
+	uint64_t open_before = 0;
+	for (int fd = 0; fd < 64; fd++)
+		open_before |= (uint64_t)(fcntl(fd, F_GETFD) >= 0) << fd;
 	struct image *img;
 	struct err err;
 	ck_assert_msg(image_open("-", &img, &err) == 0, "%s", err.msg);
+	expect_read_only(open_before);
 	expect_core(img, plain ? NULL : packers[_i / 3].name, input.len - junk);
 }
 END_TEST

@@ -3,6 +3,7 @@
  * core, a snapshot, bgzip's output) is read where it lies; other compressed files and pipes are unpacked first (spool.c).
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,7 +207,7 @@ static int open_stdin(struct image **ret, struct err *err)
 	}
 	if (S_ISREG(st.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) == 0) {
 		struct bytes *b;
-		int fd = dup(STDIN_FILENO);
+		int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
 		if (fd < 0)
 			return err_set(err, ERR_IO, "cannot read %s: %s", spool_stdin, strerror(errno));
 		int rc = bytes_from_fd(fd, spool_stdin, &b, err);

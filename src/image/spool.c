@@ -170,6 +170,18 @@ static int failed(const struct file *f, int rc, const struct unpacked *how, cons
 	return rc;
 }
 
+/* For reading alone from now on: the process that unwinds has it too, and is not to change what others read.  Without /proc it stays. */
+static int for_reading(int fd)
+{
+	char self[64];
+	snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+	int again = open(self, O_RDONLY | O_CLOEXEC);
+	if (again < 0)
+		return fd;
+	close(fd);
+	return again;
+}
+
 int spool(struct feed feed, const char *name, uint64_t size, bool (*wanted)(const void *head, size_t len), struct bytes **ret,
 	  struct unpacked *how, struct err *err)
 {
@@ -190,5 +202,5 @@ int spool(struct feed feed, const char *name, uint64_t size, bool (*wanted)(cons
 		close(f.fd);
 		return rc;
 	}
-	return bytes_from_fd(f.fd, name, ret, err);
+	return bytes_from_fd(for_reading(f.fd), name, ret, err);
 }
