@@ -3,11 +3,14 @@
  * opinion of them: tests/live/native.py.
  */
 #include <check.h>
+#include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -506,6 +509,106 @@ START_TEST(mini_records)
 }
 END_TEST
 
+/* A record is bounded by what a child that is as it should be can say: an empty place is six bytes here, and many more once it is read. */
+START_TEST(too_many_records)
+{
+	struct arena *a = arena_new();
+	struct native_records r;
+	struct sb b = { 0 }, piece = { 0 };
+	const struct native_place empty[NATIVE_PLACE_FUNCTIONS] = { 0 };
+	const struct native_name name = { .pc = 1, .symbol = STR("f") };
+	if (_i == 0)
+		native_put_place(&piece, 1, empty, NATIVE_PLACE_FUNCTIONS);
+	else if (_i == 1)
+		native_put_name(&piece, &name);
+	else
+		native_put_mini(&piece, 1, ERR_LIMIT);
+	const size_t most = _i == 0 ? NATIVE_PLACES_MAX / NATIVE_PLACE_FUNCTIONS : _i == 1 ? NATIVE_NAMES_MAX : NATIVE_MINIS_MAX;
+	for (size_t i = 0; i < most; i++)
+		sb_str(&b, sb_view(&piece));
+	ck_assert_int_eq(native_records_parse((struct blob){ (const uint8_t *)b.s, b.len }, 0, a, &r), 0);
+	native_records_free(&r);
+	sb_str(&b, sb_view(&piece));
+	ck_assert_int_eq(native_records_parse((struct blob){ (const uint8_t *)b.s, b.len }, 0, a, &r), ERR_CORRUPT);
+	ck_assert_uint_eq(_i == 0 ? r.places.n : _i == 1 ? r.names.n : r.minis.n, _i == 0 ? NATIVE_PLACES_MAX : most);
+	native_records_free(&r);
+	sb_free(&piece);
+	sb_free(&b);
+	arena_free(a);
+}
+END_TEST
+
+/* What a child does that somebody else has taken over: in place of a read of the code. */
+static pid_t parent_pid;
+static int taken_over_fd;
+
+static int read_taken_over(void *ctx, uint64_t offset, void *buf, size_t len)
+{
+	if (getpid() == parent_pid)
+		return read_mem(ctx, offset, buf, len);
+	if (taken_over_fd >= 0) {
+		(void)!write(taken_over_fd, "x", 1);
+		return ERR_FAULT;
+	}
+	for (int fd = 0; fd < 100; fd++) /* it has nothing more to say, but does not end */
+		close(fd);
+	for (int forever = 0;;)
+		syscall(SYS_futex, &forever, FUTEX_WAIT, 0, NULL, NULL, 0);
+}
+
+static struct image *image_taken_over(void)
+{
+	struct image *img = image_new((struct abi){ .machine = 62, .width = 8 });
+	struct segment seg = { .start = CODE, .size = SIZE, .prot = 1 | 4, .read = read_taken_over, .ctx = code };
+	parent_pid = getpid();
+	set_code();
+	ck_assert_int_eq(image_add_segment(img, &seg, LAY_OVER), 0);
+	seg = (struct segment){ .start = STACK, .size = SIZE, .prot = 3, .read = read_mem, .ctx = stack };
+	ck_assert_int_eq(image_add_segment(img, &seg, LAY_OVER), 0);
+	image_add_thread(img);
+	image_settle(img);
+	registers(img, 0, CODE + 0x10, STACK + 0x100, STACK + 0x100);
+	return img;
+}
+
+START_TEST(says_nothing_and_stays)
+{
+	struct native *n;
+	const struct native_records *r;
+	struct err err = { 0 };
+	taken_over_fd = -1;
+	struct image *img = image_taken_over();
+	struct modules *mods = no_modules(img);
+	ck_assert_int_eq(native_start(img, mods, &native_default, &n, NULL), 0);
+	pid_t pid = native_pid(n);
+	ck_assert_int_eq(native_finish(n, &r, &err), ERR_GONE);
+	ck_assert(!r->done);
+	ck_assert_int_eq(kill(pid, 0), -1);
+	stop(img, mods, n);
+}
+END_TEST
+
+/* Descriptors that this program was started with are nothing to it. */
+START_TEST(inherited)
+{
+	struct native *n;
+	const struct native_records *r;
+	int fd[2];
+	char byte;
+	ck_assert_int_eq(pipe2(fd, O_NONBLOCK), 0);
+	taken_over_fd = fd[1];
+	struct image *img = image_taken_over();
+	struct modules *mods = no_modules(img);
+	ck_assert_int_eq(native_start(img, mods, &native_default, &n, NULL), 0);
+	ck_assert_int_eq(native_finish(n, &r, NULL), 0);
+	ck_assert_int_eq(read(fd[0], &byte, 1), -1);
+	stop(img, mods, n);
+	ck_assert_int_eq(write(fd[1], "x", 1), 1); /* here it is still open */
+	close(fd[0]);
+	close(fd[1]);
+}
+END_TEST
+
 /* A child that is ended in the middle: said, and nothing hangs. */
 START_TEST(killed)
 {
@@ -656,6 +759,9 @@ int main(void)
 	tcase_add_test(c, frame_registers);
 	tcase_add_test(c, register_records);
 	tcase_add_test(c, mini_records);
+	tcase_add_loop_test(c, too_many_records, 0, 3);
+	tcase_add_test(c, says_nothing_and_stays);
+	tcase_add_test(c, inherited);
 	tcase_add_test(c, killed);
 	tcase_add_loop_test(c, signals_early, 0, (int)(sizeof earlies / sizeof *earlies));
 	tcase_add_test(c, too_slow);

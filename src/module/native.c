@@ -1,6 +1,7 @@
 /* The child that unwinds, as its parent sees it: started, listened to, ended in time. */
 #include "module/native.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -78,6 +79,20 @@ static void reset_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* All that this program opens is closed on exec: what is not was open when it was started, and is somebody else's. */
+static void close_inherited(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	if (!dir)
+		return;
+	for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
+		int fd = atoi(e->d_name), flags = fd > 2 ? fcntl(fd, F_GETFD) : -1;
+		if (flags >= 0 && !(flags & FD_CLOEXEC))
+			close(fd);
+	}
+	closedir(dir);
+}
+
 static _Noreturn void child(struct native *n, int fd, pid_t parent)
 {
 	uint64_t data = data_now(), most;
@@ -92,6 +107,7 @@ static _Noreturn void child(struct native *n, int fd, pid_t parent)
 		limit(RLIMIT_DATA, most);
 	for (int std = 0; n->said >= 0 && std < 3; std++)
 		dup2(n->said, std); /* libdw's assertions, and whatever it prints; nothing of the caller's */
+	close_inherited();
 	n->mods->sealed = true;
 	struct sb b = { 0 };
 	native_put_sandbox(&b, n->lim.no_sandbox ? 0 : sandbox_enter());
@@ -174,11 +190,11 @@ static int listen_to(struct native *n, struct sb *b, bool *late)
 	}
 }
 
-static int reap(struct native *n, bool kill_it)
+/* It is killed too where it closed its end: who ends does that when his status stands already, and who stays is not waited for. */
+static int reap(struct native *n)
 {
 	int status = 0;
-	if (kill_it)
-		kill(n->pid, SIGKILL);
+	kill(n->pid, SIGKILL);
 	while (waitpid(n->pid, &status, 0) < 0 && errno == EINTR)
 		;
 	n->pid = 0;
@@ -205,7 +221,7 @@ static int finish(struct native *n)
 {
 	struct sb b = { 0 };
 	bool late = false;
-	int rc = listen_to(n, &b, &late), status = reap(n, rc < 0);
+	int rc = listen_to(n, &b, &late), status = reap(n);
 	int parsed = native_records_parse((struct blob){ (const uint8_t *)b.s, b.len }, n->records.n_threads, n->arena, &n->records);
 	sb_free(&b);
 	if (parsed < 0)
@@ -255,7 +271,7 @@ void native_close(struct native *n)
 	if (!n)
 		return;
 	if (n->pid > 0)
-		reap(n, true);
+		reap(n);
 	if (n->out >= 0)
 		close(n->out);
 	if (n->said >= 0)

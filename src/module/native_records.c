@@ -183,7 +183,7 @@ static int place(struct parse *p, struct cursor *c)
 	for (size_t n = 0; cursor_left(c); n++) {
 		uint32_t line;
 		struct blob function, file;
-		if (n >= NATIVE_PLACE_FUNCTIONS || cursor_u32(c, &line) < 0 || cursor_cstr(c, &function) < 0 || cursor_cstr(c, &file) < 0 ||
+		if (n >= NATIVE_PLACE_FUNCTIONS || p->r->places.n >= NATIVE_PLACES_MAX || cursor_u32(c, &line) < 0 || cursor_cstr(c, &function) < 0 || cursor_cstr(c, &file) < 0 ||
 		    function.len > NATIVE_TEXT_MAX || file.len > NATIVE_TEXT_MAX)
 			return ERR_CORRUPT;
 		struct native_place *out = vec_push(&p->r->places);
@@ -202,7 +202,7 @@ static int name(struct parse *p, struct cursor *c)
 	struct native_name n = { 0 };
 	uint8_t call;
 	struct blob symbol, shown;
-	if (cursor_u64(c, &n.pc) < 0 || cursor_u8(c, &call) < 0 || call > 1 || cursor_u64(c, &n.into) < 0 || cursor_cstr(c, &symbol) < 0 ||
+	if (p->r->names.n >= NATIVE_NAMES_MAX || cursor_u64(c, &n.pc) < 0 || cursor_u8(c, &call) < 0 || call > 1 || cursor_u64(c, &n.into) < 0 || cursor_cstr(c, &symbol) < 0 ||
 	    cursor_cstr(c, &shown) < 0 || !symbol.len || symbol.len > NATIVE_TEXT_MAX || shown.len > NATIVE_TEXT_MAX)
 		return ERR_CORRUPT;
 	n.call = call;
@@ -231,7 +231,7 @@ static int mini(struct parse *p, struct cursor *c)
 {
 	uint8_t less;
 	struct native_mini m;
-	if (cursor_u64(c, &m.start) < 0 || cursor_u8(c, &less) < 0 || !less)
+	if (p->r->minis.n >= NATIVE_MINIS_MAX || cursor_u64(c, &m.start) < 0 || cursor_u8(c, &less) < 0 || !less)
 		return ERR_CORRUPT;
 	m.rc = -(int)less;
 	*vec_push(&p->r->minis) = m;

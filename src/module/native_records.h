@@ -82,7 +82,11 @@ struct native_records {
 	bool done;
 };
 
-enum { NATIVE_TEXT_MAX = 4096, NATIVE_PLACE_FUNCTIONS = 32, NATIVE_REGS_FRAMES = 32 };
+enum {
+	NATIVE_TEXT_MAX = 4096, NATIVE_PLACE_FUNCTIONS = 32, NATIVE_REGS_FRAMES = 32,
+	/* As many as the child has to tell of at most. */
+	NATIVE_PLACES_MAX = NATIVE_PLACE_FUNCTIONS << 14, NATIVE_NAMES_MAX = 1 << 19, NATIVE_MINIS_MAX = 1 << 15,
+};
 
 void native_put_thread(struct sb *b, uint32_t thread);
 void native_put_frames(struct sb *b, const struct native_frame *frames, size_t n);

@@ -40,6 +40,8 @@ enum {
 	PLACES_MAX = 1 << 14, /* with source lines */
 	COPY_MAX = 128 << 20, /* of unwind tables out of the image */
 };
+/* What the parser takes: the table of pcs is half full at most. */
+_Static_assert(PCS_MAX / 2 <= NATIVE_NAMES_MAX && PLACES_MAX * NATIVE_PLACE_FUNCTIONS <= NATIVE_PLACES_MAX, "more is told than is believed");
 
 enum tables { TABLES_YES, TABLES_NO, TABLES_NO_ELF, TABLES_NO_MODULE };
 /* A pc that was met: does a table say how to go on from there? */
