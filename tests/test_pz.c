@@ -236,6 +236,33 @@ START_TEST(tail)
 }
 END_TEST
 
+/* One piece of the tail for all: of what they come to no more is taken than any snapshot has. */
+START_TEST(tables_for_ever)
+{
+	enum { SIZE = 60000, MODULES = 6000, FIT = PZ_SYMBOLS_MAX / SIZE };
+	struct sb json = { 0 };
+	sb_printf(&json, "{\"modules\":[");
+	for (unsigned i = 0; i < MODULES; i++)
+		sb_printf(&json, "%s{\"start\":\"0x%x\",\"end\":\"0x%x\",\"symbols\":{\"at\":0,\"size\":%d}}", i ? "," : "", 0x400000 + i * 4096, 0x401000 + i * 4096, SIZE);
+	sb_printf(&json, "]}");
+	struct pz_note note = { "PYSNAP", PZ_NOTE_INFO, { (const uint8_t *)json.s, json.len } };
+	struct pz_load load = { 0x400000, 5000, 8192, 1 };
+	uint8_t *bytes = xcalloc(SIZE, 1);
+	struct build_pz spec = { .plan = { .notes = &note, .n_notes = 1, .loads = &load, .n_loads = 1, .level = 1 }, .tail = { bytes, SIZE } };
+	struct blob f = build_pz(&spec);
+	struct image *img = open_image(f, NULL);
+	ck_assert_ptr_nonnull(img);
+	const struct image_facts *facts = image_facts(img);
+	ck_assert_uint_eq(facts->n_noted, MODULES);
+	for (unsigned i = 0; i < MODULES; i++)
+		ck_assert_uint_eq(facts->noted[i].symbols_size, i < FIT ? SIZE : 0);
+	image_close(img);
+	free(bytes);
+	free((void *)f.p);
+	sb_free(&json);
+}
+END_TEST
+
 START_TEST(information_too_long)
 {
 	size_t len = PZ_INFO_MAX + 1 - (size_t)_i; /* 0: one byte too long, 1: just fits */
@@ -678,6 +705,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, opens_as_an_image);
 	tcase_add_loop_test(t, odd_information, 0, N_OF(odd_info));
 	tcase_add_loop_test(t, tail, 0, sizeof places / sizeof *places);
+	tcase_add_test(t, tables_for_ever);
 	tcase_add_loop_test(t, information_too_long, 0, 2);
 	tcase_add_test(t, later_locator);
 	tcase_add_loop_test(t, elf_shape, 0, N_OF(shapes));

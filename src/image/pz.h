@@ -43,6 +43,7 @@ enum {
 	PZ_NOTE_LOST = 0x505a0002,  /* u64 start, u64 end, u32 errno, u32 why; repeated */
 };
 enum { PZ_INFO_MAX = 4 << 20 };   /* bytes of PZ_NOTE_INFO; longer ones are not read */
+enum { PZ_SYMBOLS_MAX = 256 << 20 }; /* bytes of all tables of functions in the tail; further ones are not read */
 enum pz_why { PZ_WHY_UNREADABLE = 1, PZ_WHY_DONTDUMP = 2, PZ_WHY_DEVICE = 3, PZ_WHY_OPTION = 4, PZ_WHY_VANISHED = 5, PZ_WHY_UNTOUCHED = 6 };
 
 struct pz_writer;

@@ -193,13 +193,14 @@ static struct blob build_id_of(struct image *img, const json_t *o)
 	return n > 0 ? (struct blob){ arena_dup(image_arena(img), id, (size_t)n), (size_t)n } : (struct blob){ 0 };
 }
 
-static void symbols_place(const struct image_facts *f, const json_t *o, struct noted_file *file)
+static void symbols_place(const struct image_facts *f, const json_t *o, uint64_t *taken, struct noted_file *file)
 {
 	int64_t at, size;
 	uint64_t end;
 	if (!json_is_object(o) || !json_number(o, "at", &at) || !json_number(o, "size", &size) || at < 0 || size <= 0 ||
-	    !add_fits((uint64_t)at, (uint64_t)size, &end) || end > f->tail.size)
-		return;
+	    !add_fits((uint64_t)at, (uint64_t)size, &end) || end > f->tail.size || (uint64_t)size > PZ_SYMBOLS_MAX - *taken)
+		return; /* each is searched for each name, and several may be said to be the same bytes */
+	*taken += (uint64_t)size;
 	file->symbols = (uint64_t)at;
 	file->symbols_size = (uint64_t)size;
 }
@@ -218,6 +219,7 @@ static void info_modules(struct image *img, const json_t *list)
 		return;
 	struct noted_file *all = arena_alloc(image_arena(img), n * sizeof *all);
 	size_t k = 0;
+	uint64_t symbols = 0;
 	for (size_t i = 0; i < n; i++) {
 		const json_t *o = json_array_get(list, i);
 		struct noted_file file = { 0 };
@@ -225,7 +227,7 @@ static void info_modules(struct image *img, const json_t *list)
 		    file.end <= file.start)
 			continue;
 		file.build_id = build_id_of(img, o);
-		symbols_place(f, json_object_get(o, "symbols"), &file);
+		symbols_place(f, json_object_get(o, "symbols"), &symbols, &file);
 		all[k++] = file;
 	}
 	if (k)
