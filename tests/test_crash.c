@@ -270,6 +270,7 @@ static const struct {
 } titles[] = {
 	{ BYTES("\x48\x8b\x07"), 0, SIGSEGV, 1, 0, false, 0, "SIGSEGV: read of address 0x0 (null pointer)", "SIGSEGV: access to address 0x0 (null pointer)" },
 	{ BYTES("\x48\x89\x07"), 8, SIGSEGV, 1, 8, false, 0, "SIGSEGV: write to address 0x8 (8 bytes past a null pointer)", "SIGSEGV: access to address 0x8 (8 bytes past a null pointer)" },
+	{ BYTES("\x48\x89\x07"), 1, SIGSEGV, 1, 1, false, 0, "SIGSEGV: write to address 0x1 (1 byte past a null pointer)", "SIGSEGV: access to address 0x1 (1 byte past a null pointer)" },
 	/* It is mapped, so it is past the end of nothing. */
 	{ BYTES("\x48\x89\x07"), DATA + 0x1005, SIGSEGV, 1, DATA + 0x1005, false, 0, "SIGSEGV: write to address 0x51005 (5 bytes past the end of the memory at 0x50000)",
 	  "SIGSEGV: access to address 0x51005 (5 bytes past the end of the memory at 0x50000)" },

@@ -58,7 +58,7 @@ struct str address_words(struct image *img, struct arena *a, addr_t addr, bool u
 	if (addr == 0)
 		return STR("null pointer");
 	if (addr < NULL_PAGE)
-		return str_printf(a, "%llu bytes past a null pointer", (unsigned long long)addr);
+		return str_printf(a, "%llu byte%s past a null pointer", (unsigned long long)addr, addr == 1 ? "" : "s");
 	neighbours(img, addr, &below, &above);
 	if (below && addr - below->start < below->size)
 		return in_own_guard(below, addr, sp, unmapped) ? guard_words(img, a, tid) : (struct str){ 0 };
@@ -69,7 +69,7 @@ struct str address_words(struct image *img, struct arena *a, addr_t addr, bool u
 	if (below && addr - (below->start + below->size) < PAST) {
 		uint64_t past = addr - (below->start + below->size);
 		struct str what = mapping_words(img, a, below);
-		return past ? str_printf(a, "%llu bytes past the end of " STR_FMT, (unsigned long long)past, STR_ARG(what))
+		return past ? str_printf(a, "%llu byte%s past the end of " STR_FMT, (unsigned long long)past, past == 1 ? "" : "s", STR_ARG(what))
 			: str_printf(a, "at the very end of " STR_FMT, STR_ARG(what));
 	}
 	return (struct str){ 0 };
