@@ -458,6 +458,29 @@ START_TEST(scales)
 }
 END_TEST
 
+/* As many threads, each at an address of its own that nothing tells the name of. */
+START_TEST(scales_without_names)
+{
+	enum { MANY = 100000 };
+	struct timespec a, z;
+	struct report *r = report_new();
+	for (int i = 0; i < MANY; i++) {
+		build_thread(r, 1000 + i, NULL);
+		struct report_frame *f = arena_alloc(r->arena, sizeof *f);
+		*f = (struct report_frame){ .pc = 0x7f0000000000 + 16 * (uint64_t)i, .at = { -1, -1, -1, -1 } };
+		const struct report_frame *stack[] = { f };
+		build_stack(r, stack, 1);
+	}
+	report_group(r);
+	size_t len;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+	free(rendered(r, "svg", (size_t)-1, &plain, &len));
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &z);
+	ck_assert_int_lt(z.tv_sec - a.tv_sec, 10);
+	report_free(r);
+}
+END_TEST
+
 int main(void)
 {
 	int n = 0;
@@ -478,6 +501,7 @@ int main(void)
 	tcase_add_loop_test(c, caret, 0, (int)(sizeof carets / sizeof *carets));
 	tcase_add_test(c, failing_output);
 	tcase_add_test(c, table);
+	tcase_add_test(c, scales_without_names);
 	tcase_add_test(c, scales);
 	tcase_set_timeout(c, 120);
 	suite_add_tcase(s, c);

@@ -82,7 +82,7 @@ static size_t child(struct graph *g, struct node want, size_t thread)
 {
 	uint64_t h = hash_str(mix(mix(want.parent, want.kind), want.n), want.label);
 	if (want.frame)
-		h = hash_str(hash_str(mix(h, (uint64_t)want.frame->at.line), want.frame->function), want.frame->file);
+		h = mix(hash_str(hash_str(mix(h, (uint64_t)want.frame->at.line), want.frame->function), want.frame->file), want.frame->function.s ? 0 : want.frame->pc);
 	want.hash = h;
 	if (g->nodes.n * 2 >= g->room)
 		slots_grow(g);
