@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "module/opener.h"
@@ -437,6 +438,30 @@ START_TEST(sources_are_kept)
 }
 END_TEST
 
+/* A process that made its code, a name of a file for each piece, none of which is a file. */
+START_TEST(sources_very_many)
+{
+	enum { MANY = 400000 };
+	struct arena *a = arena_new();
+	struct opener *o = opener_new(NULL);
+	struct timespec from, to;
+	size_t absent = 0;
+	struct str got;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+	for (int round = 0; round < 2; round++)
+		for (int i = 0; i < MANY; i++) {
+			char path[32];
+			snprintf(path, sizeof path, "/made/%07d.py", i);
+			absent += opener_line(o, a, str_of(path), 1, &got) == ERR_ABSENT;
+		}
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+	ck_assert_uint_eq(absent, 2 * MANY);
+	ck_assert_int_lt(to.tv_sec - from.tv_sec, 5);
+	opener_free(o);
+	arena_free(a);
+}
+END_TEST
+
 START_TEST(source_map_and_sysroot)
 {
 	struct blob text;
@@ -556,6 +581,7 @@ int main(void)
 	tcase_add_test(tc, source_refusals);
 	tcase_add_loop_test(tc, source_lines, 0, sizeof lines / sizeof *lines);
 	tcase_add_test(tc, sources_are_kept);
+	tcase_add_test(tc, sources_very_many);
 	tcase_add_test(tc, source_map_and_sysroot);
 	tcase_add_test(tc, relative_sources);
 	tcase_add_test(tc, relative_sources_elsewhere);
