@@ -54,7 +54,7 @@ struct str signal_name(struct arena *a, int signo)
 		"TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS" };
 	if (signo > 0 && (size_t)signo < sizeof name / sizeof *name)
 		return str_printf(a, "SIG%s", name[signo]);
-	return str_printf(a, "signal %d", signo);
+	return str_printf(a, "SIG%d", signo); /* real-time ones, by which name gdb knows them too */
 }
 
 bool signal_is_fault(int signo)
