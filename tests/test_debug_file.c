@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -223,6 +224,51 @@ START_TEST(bad_links)
 }
 END_TEST
 
+/* As many sections of that name as there can be: one counts, and no more is kept. */
+START_TEST(very_many_links)
+{
+	enum { MANY = 60000, TEXT = 4000, SHDR = 64, SIZE = SO_FILE + 4096 + MANY * SHDR };
+	struct scene s;
+	struct rusage before, after;
+	scene(&s, true, false, false);
+	write_file("app/libx.dbg", s.debug, SO_FILE);
+	struct build_so stripped = s.so;
+	stripped.stripped = true;
+	stripped.debuglink = "libx.dbg";
+	stripped.debugcrc = s.crc;
+	uint8_t *small = build_so(&stripped), *file = xcalloc(SIZE, 1), *table = file + SO_FILE + 4096;
+	memcpy(file, small, SO_FILE);
+	memset(file + SO_FILE, 'a', TEXT);
+	Elf64_Ehdr eh;
+	memcpy(&eh, file, sizeof eh);
+	memcpy(table, file + eh.e_shoff, eh.e_shnum * (size_t)SHDR);
+	Elf64_Shdr names, link = { 0 }, sh;
+	memcpy(&names, table + eh.e_shstrndx * (size_t)SHDR, SHDR);
+	for (size_t i = 0; i < eh.e_shnum; i++) {
+		memcpy(&sh, table + i * SHDR, SHDR);
+		if (!strcmp((const char *)file + names.sh_offset + sh.sh_name, ".gnu_debuglink"))
+			link = sh;
+	}
+	ck_assert_uint_gt(link.sh_name, 0);
+	link.sh_offset = SO_FILE;
+	link.sh_size = TEXT + 8;
+	for (size_t i = eh.e_shnum; i < MANY; i++)
+		memcpy(table + i * SHDR, &link, SHDR);
+	eh.e_shoff = SO_FILE + 4096;
+	eh.e_shnum = MANY;
+	memcpy(file, &eh, sizeof eh);
+	write_file("app/libx.so", file, SIZE);
+	getrusage(RUSAGE_SELF, &before);
+	look(&s, &(struct search){ 0 });
+	getrusage(RUSAGE_SELF, &after);
+	ck_assert(s.m->debug_file && strstr(s.m->debug_file, "/app/libx.dbg"));
+	ck_assert_int_lt(after.ru_maxrss - before.ru_maxrss, 64 << 10);
+	end(&s);
+	free(small);
+	free(file);
+}
+END_TEST
+
 /* ---- debuginfod */
 
 static const struct {
@@ -352,6 +398,7 @@ int main(void)
 	tcase_add_loop_test(tc, looked_for, 0, sizeof places / sizeof *places);
 	tcase_add_loop_test(tc, file_by_id, 0, 3);
 	tcase_add_loop_test(tc, bad_links, 0, 6);
+	tcase_add_test(tc, very_many_links);
 	tcase_add_loop_test(tc, fetched, 0, sizeof finders / sizeof *finders);
 	tcase_add_loop_test(tc, fetched_executable, 0, 2);
 	tcase_add_loop_test(tc, bad_ids, 0, 7);

@@ -30,6 +30,7 @@ static const char *text_of(struct arena *a, struct blob b)
 
 struct found {
 	bool symtab, dwarf;
+	bool has_link, has_alt;      /* there is such a section: further ones, which no linker makes, are passed over */
 	uint64_t mini, mini_size;    /* .gnu_debugdata; size 0: none */
 	const char *link, *alt;
 	uint32_t crc;
@@ -48,12 +49,15 @@ static void look_at(struct arena *a, const struct elf_source *src, const struct 
 		ret->mini = s->offset;
 		ret->mini_size = s->size;
 	}
-	if (!strcmp(name, ".gnu_debuglink") && content(src, s, buf, sizeof buf, &b) == 0 && (ret->link = text_of(a, b))) {
+	const bool link = !ret->has_link && !strcmp(name, ".gnu_debuglink"), alt = !ret->has_alt && !strcmp(name, ".gnu_debugaltlink");
+	ret->has_link |= link;
+	ret->has_alt |= alt;
+	if (link && content(src, s, buf, sizeof buf, &b) == 0 && (ret->link = text_of(a, b))) {
 		struct cursor c = cursor_of(b.p, b.len, h->abi.big_endian);
 		if (cursor_skip(&c, strlen(ret->link) + 1) < 0 || cursor_align(&c, 4) < 0 || cursor_u32(&c, &ret->crc) < 0)
 			ret->link = NULL;
 	}
-	if (!strcmp(name, ".gnu_debugaltlink") && content(src, s, buf, sizeof buf, &b) == 0 && (ret->alt = text_of(a, b))) {
+	if (alt && content(src, s, buf, sizeof buf, &b) == 0 && (ret->alt = text_of(a, b))) {
 		size_t at = strlen(ret->alt) + 1, n = b.len - at;
 		if (n > ELF_BUILD_ID_MAX || !n)
 			ret->alt = NULL;
