@@ -185,6 +185,85 @@ START_TEST(a_number_against_an_id)
 }
 END_TEST
 
+/* What of a state's evaluation lies on the stack of the thread that runs it: a C frame, a shim, or only the frame's address. */
+static void evaluates(struct scene *s, size_t thread, addr_t t, addr_t frame)
+{
+	const struct layout *l = &s->b->layout;
+	const unsigned width = l->abi.width;
+	const addr_t at = s->sp[thread] + 0x300;
+
+	if (layout_has(l, F_PyThread_cframe)) {
+		const addr_t was = build_field_get(s->b, t, F_PyThread_cframe);
+		WRITE_IF(s->b, at, PyCFrame, current_frame, layout_has(l, F_PyCFrame_current_frame) ? frame : 0);
+		WRITE_IF(s->b, at, PyCFrame, previous, was);
+		WRITE(s->b, t, PyThread, cframe, at);
+	} else if (layout_has(l, F_PyThread_current_frame)) {
+		const addr_t was = build_get(s->b, build_frame_back(s->b, frame), width);
+		for (addr_t i = 0; i < l->size[S_PyFrame]; i++)
+			build_uint(s->b, at + i, 1, build_get(s->b, was + i, 1));
+		build_uint(s->b, build_frame_back(s->b, frame), width, at);
+	}
+	keeps(s, thread, frame, 0x200);
+}
+
+/* Two run in each other's states: each id is claimed once, and wrong.  Where nothing lies on a stack, ids are taken at their word. */
+static void crosswise(const struct layout *l)
+{
+	for (int told = 0; told < 2; told++) {
+		struct scene s = scene_new(l);
+		struct py_thread t[MOST];
+		addr_t made[2];
+		for (size_t i = 0; i < 2; i++) {
+			made[i] = build_thread(s.b, s.b->interp, s.ident[i], 100 + (pid_t)i);
+			const addr_t frame = build_frame(s.b, made[i], &(struct build_frame){ .code = s.code, .lasti = 2 });
+			if (told)
+				evaluates(&s, 1 - i, made[i], frame);
+		}
+		scene_lwps(&s);
+		ck_assert_uint_eq(settle(s.b, t), 2);
+		for (size_t i = 0; i < 2; i++) {
+			const size_t runs = told ? 1 - i : i;
+			ck_assert_msg(t[1 - i].addr == made[i] && t[1 - i].tid == 100 + (pid_t)runs && t[1 - i].ident == s.ident[runs] && !t[1 - i].stale, "%s: %d: %d",
+				      l->name, told, t[1 - i].tid);
+		}
+		build_free(s.b);
+	}
+}
+
+START_TEST(states_of_each_other)
+{
+	each_layout(crosswise);
+}
+END_TEST
+
+/* Whoever made a state has ended, and another thread runs in it: one that runs in no other state. */
+static void of_one_that_ended(const struct layout *l)
+{
+	for (int other = 0; other < 2; other++) {
+		struct scene s = scene_new(l);
+		struct py_thread t[MOST];
+		const addr_t stacks = s.sp[0];
+		addr_t dead = build_thread(s.b, s.b->interp, stacks + 0x100000, 0);
+		evaluates(&s, 0, dead, build_frame(s.b, dead, &(struct build_frame){ .code = s.code, .lasti = 2 }));
+		if (other) /* has a frame of its own, and what lies above its stack pointer may be left from the one that ended */
+			build_frame(s.b, build_thread(s.b, s.b->interp, s.ident[0], 100), &(struct build_frame){ .code = s.code, .lasti = 4 });
+		scene_lwps(&s);
+		ck_assert_uint_eq(settle(s.b, t), other ? 2u : 1u);
+		const struct py_thread *const gone = &t[other];
+		if (!other)
+			ck_assert_msg(gone->addr == dead && gone->tid == 100 && gone->ident == s.ident[0] && !gone->stale, "%s: %d", l->name, gone->tid);
+		else if (layout_has(l, F_PyThread_current_frame))
+			ck_assert_msg(gone->addr == dead && gone->stale && !gone->tid, "%s: %d", l->name, gone->tid);
+		build_free(s.b);
+	}
+}
+
+START_TEST(states_of_the_dead)
+{
+	each_layout(of_one_that_ended);
+}
+END_TEST
+
 /* Two claim one thread, whose stack has neither: then nothing tells, and that is said. */
 static void nothing_tells(const struct layout *l)
 {
@@ -216,6 +295,8 @@ int main(void)
 	tcase_add_test(tc, shims_lie_on_the_stack);
 	tcase_add_test(tc, ids_that_are_used_again);
 	tcase_add_test(tc, a_number_against_an_id);
+	tcase_add_test(tc, states_of_each_other);
+	tcase_add_test(tc, states_of_the_dead);
 	tcase_add_test(tc, where_nothing_tells);
 	suite_add_tcase(s, tc);
 	SRunner *sr = srunner_create(s);

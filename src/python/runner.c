@@ -4,7 +4,8 @@
  * Up to 3.11 thread_id is that of whoever made the state, and nobody sets it again but Python's own threads when they begin
  * (Python/pystate.c, new_threadstate; Modules/_threadmodule.c, thread_run); from 3.12 on it is set where the state is bound, which
  * PyThreadState_New does too.  So a host's workers, which take over states that its first thread made, are named by none of them.
- * And a pthread_t is used again once its thread is gone, which a state may outlive (fork, pthread_exit).
+ * And a pthread_t is used again once its thread is gone, which a state may outlive (fork, pthread_exit).  Two threads may run in the
+ * states that the other one made, so that no id is claimed twice.
  *
  * What tells better, in this order: native_thread_id, which is used again much later; where the shim beneath the innermost run of frames
  * lies, on the C stack of who evaluates it; whose stack in use holds pointers to the frames, as the evaluation loop keeps them.
@@ -17,10 +18,11 @@
 
 enum {
 	LOOKED_AT = 32,           /* of a state's frames, the innermost */
+	NEAR = 8,                 /* of those, one of which the stack of who evaluates them has */
 	TO_SHIM = 100000,         /* frames between the innermost and the shim beneath it */
 	STACK_MAX = 8 << 20,      /* bytes of a stack in use that are read */
 	ALL_MAX = 1 << 30,        /* ... of all stacks */
-	BLOCK = 1 << 14
+	BLOCK = 1 << 12
 };
 
 struct held { addr_t frame; size_t state, seen; UT_hash_handle hh; };
@@ -96,6 +98,29 @@ static void place(const struct py *py, struct claim *c)
 }
 
 /*
+ * One whose thread is gone, by its ids.  The stack of that may be another's now, which leaves alone only what lies above its own: so it
+ * has to be that of a thread that nothing else is known to run in.
+ */
+static void place_gone(const struct py *py, struct claim *c, const struct claim *known, size_t n)
+{
+	const addr_t at = shim_of(py, c->t);
+	const struct py_tid *on = at ? thread_by_stack(py, at) : NULL;
+
+	for (size_t i = 0; on && i < n; i++)
+		if (known[i].t->tid == on->tid && known[i].t->frame)
+			return;
+	c->placed = on != NULL;
+	if (on)
+		give(py, c->t, on->tid, on->tls);
+}
+
+/* Are there frame objects, whose addresses who evaluates them has on its stack, and nothing that lies there itself? */
+static bool is_kept(const struct py *py)
+{
+	return !HAS(py, PyThread, current_frame) && !HAS(py, PyThread, cframe);
+}
+
+/*
  * States of one thread by their ids, of which one has its number too: another's number is that of the thread whose id came to be used
  * again; where that one is alive, the id is wrong.
  */
@@ -149,61 +174,108 @@ struct looking {
 	uint64_t left;            /* bytes that may still be read */
 };
 
-static void see(struct looking *l, uint64_t word, addr_t where)
+/* A word of a thread's registers, or of its stack, at where; true: that is enough. */
+typedef bool word_fn(void *arg, uint64_t word, addr_t where);
+
+/* What of its stack is in use; is any of it there? */
+static bool read_stack(const struct py *py, const struct thread *t, uint64_t *left, word_fn *got, void *arg)
 {
+	const struct abi *abi = image_abi(py->img);
+	const addr_t sp = t->regs.sp & ~(addr_t)(abi->width - 1u);
+	const struct segment *seg = sp ? image_segment_at(py->img, sp) : NULL;
+	uint8_t bytes[BLOCK];
+	bool any = false;
+
+	for (unsigned r = 0; r < 64; r++)
+		if (t->regs.known >> r & 1 && got(arg, t->regs.value[r], sp))
+			return seg != NULL;
+	if (!seg)
+		return false;
+	addr_t end = seg->start + seg->size;
+	if (t->regs.tls > sp && t->regs.tls < end)
+		end = t->regs.tls;
+	for (addr_t at = sp; at < end && at - sp < STACK_MAX && *left;) {
+		size_t want = BLOCK - at % BLOCK; /* a page at a time: mostly the first has enough */
+		want = end - at < want ? (size_t)(end - at) : want;
+		want = want < *left ? want : (size_t)*left;
+		const size_t n = image_read_some(py->img, at, bytes, want);
+		struct cursor words = cursor_of(bytes, n, abi->big_endian);
+		uint64_t word;
+		while (cursor_uint(&words, abi->width, &word) == 0)
+			if (got(arg, word, at + cursor_at(&words) - abi->width))
+				return true;
+		any |= n > 0;
+		*left -= want;
+		if (n < want)
+			break;
+		at += n;
+	}
+	return any;
+}
+
+struct near { addr_t frame[NEAR]; size_t n; bool found; };
+
+static bool is_near(void *arg, uint64_t word, addr_t where)
+{
+	struct near *near = arg;
+
+	(void)where;
+	for (size_t i = 0; i < near->n && !near->found; i++)
+		near->found = near->frame[i] == word;
+	return near->found;
+}
+
+/* Does the thread's own stack show that it does not evaluate what it alone claims?  Only where it keeps addresses of frames. */
+static bool is_elsewhere(const struct py *py, const struct claim *c, const struct thread *t, uint64_t *left)
+{
+	struct walk w = py_frames(py, c->t->frame);
+	struct near near = { 0 };
+	struct py_frame f;
+
+	while (near.n < NEAR && py_next_frame(&w, &f) == 1)
+		if (!f.shim)
+			near.frame[near.n++] = f.addr;
+	return near.n && read_stack(py, t, left, is_near, &near) && !near.found;
+}
+
+static bool see(void *arg, uint64_t word, addr_t where)
+{
+	struct looking *l = arg;
 	const addr_t at = word;
 	struct held *h;
 
 	HASH_FIND(hh, l->held, &at, sizeof at, h);
 	if (!h || h->seen == l->nth)
-		return;
+		return false;
 	h->seen = l->nth;
 	struct claim *c = &l->claims[h->state];
 	if (!c->here++) {
 		c->here_at = where; /* they come in the order of addresses */
 		*vec_push(&l->touched) = h->state;
 	}
+	return false;
 }
 
-/* What of its stack is in use; is any of it there? */
-static bool read_stack(struct looking *l, const struct thread *t)
+/* The first of the claims on a thread; n: none. */
+static size_t first_of(const struct claim *c, size_t n, pid_t tid)
 {
-	const struct abi *abi = image_abi(l->py->img);
-	const addr_t sp = t->regs.sp & ~(addr_t)(abi->width - 1u);
-	const struct segment *seg = sp ? image_segment_at(l->py->img, sp) : NULL;
-	uint8_t bytes[BLOCK];
-	bool any = false;
+	size_t lo = 0, hi = n;
 
-	for (unsigned r = 0; r < 64; r++)
-		if (t->regs.known >> r & 1)
-			see(l, t->regs.value[r], sp);
-	if (!seg)
-		return false;
-	addr_t end = seg->start + seg->size;
-	if (t->regs.tls > sp && t->regs.tls < end)
-		end = t->regs.tls;
-	for (addr_t at = sp; at < end && at - sp < STACK_MAX && l->left;) {
-		size_t want = end - at < BLOCK ? (size_t)(end - at) : BLOCK;
-		want = want < l->left ? want : (size_t)l->left;
-		const size_t got = image_read_some(l->py->img, at, bytes, want);
-		struct cursor words = cursor_of(bytes, got, abi->big_endian);
-		uint64_t word;
-		while (cursor_uint(&words, abi->width, &word) == 0)
-			see(l, word, at + cursor_at(&words) - abi->width);
-		any |= got > 0;
-		l->left -= want;
-		if (got < want)
-			break;
-		at += got;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (c[mid].t->tid < tid)
+			lo = mid + 1;
+		else
+			hi = mid;
 	}
-	return any;
+	return lo < n && c[lo].t->tid == tid ? lo : n;
 }
 
 static void look_at(struct looking *l, const struct thread *t)
 {
 	l->touched.n = 0;
 	l->nth++;
-	const bool any = read_stack(l, t);
+	const bool any = read_stack(l->py, t, &l->left, see, l);
 	for (size_t i = 0; i < l->touched.n; i++) {
 		struct claim *c = &l->claims[l->touched.p[i]];
 		if (t->tid == c->t->tid) {
@@ -220,25 +292,35 @@ static void look_at(struct looking *l, const struct thread *t)
 		}
 		c->here = 0;
 	}
-	size_t lo = 0, hi = l->n;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		if (l->claims[mid].t->tid < t->tid)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (; any && lo < l->n && l->claims[lo].t->tid == t->tid; lo++)
-		l->claims[lo].read = true;
+	for (size_t i = first_of(l->claims, l->n, t->tid); any && i < l->n && l->claims[i].t->tid == t->tid; i++)
+		l->claims[i].read = true;
 }
 
-/* c[0..n) are of one thread by what is known so far. */
+/* The best that another stack than its own has is enough. */
+static bool is_taken(const struct claim *c)
+{
+	return c->frames && c->best > c->second && c->best * 2 >= c->frames && !c->placed && !c->own && (c->read || !c->t->tid);
+}
+
+static void take(const struct py *py, struct claim *c)
+{
+	give(py, c->t, c->by->tid, c->by->regs.tls);
+	c->t->sure = true;
+	c->t->at = c->best_at;
+}
+
+/* c[0..n) are of one thread by what is known so far; those of thread 0 each of one that is gone. */
 static void decide(const struct py *py, struct claim *c, size_t n)
 {
 	size_t held = 0, open = 0;
 
-	if (n == 1) {
-		c->t->at = c->own_at;
+	if (n == 1 || !c->t->tid) {
+		for (size_t i = 0; i < n; i++) {
+			if (is_taken(&c[i]))
+				take(py, &c[i]);
+			else
+				c[i].t->at = c[i].own_at;
+		}
 		return;
 	}
 	for (size_t i = 0; i < n; i++)
@@ -248,9 +330,7 @@ static void decide(const struct py *py, struct claim *c, size_t n)
 		if (!k->frames || k->t->stale)
 			continue;
 		if (k->best > k->second && k->best * 2 >= k->frames && !k->placed) {
-			give(py, k->t, k->by->tid, k->by->regs.tls);
-			k->t->sure = true;
-			k->t->at = k->best_at;
+			take(py, k);
 		} else if (k->native) {
 			continue;
 		} else if (!k->own && held && !k->best) {
@@ -275,28 +355,40 @@ void py_find_runners(const struct py *py, struct py_thread *const *threads, size
 	size_t n_all = 0, n_left = 0;
 
 	for (size_t i = 0; i < n; i++)
-		if (threads[i]->tid && !threads[i]->starting)
+		if ((threads[i]->tid || (threads[i]->stale && threads[i]->frame)) && !threads[i]->starting)
 			all[n_all++].t = threads[i];
 	qsort(all, n_all, sizeof *all, claim_order);
-	/* In doubt are those that share their thread with others, where one of them has frames. */
-	for (size_t i = 0, next; i < n_all; i = next) {
+	size_t n_gone = 0;
+	while (n_gone < n_all && !all[n_gone].t->tid)
+		n_gone++;
+	/*
+	 * Which thread has a shim is known without more ado, and what ids say is held against it.  In doubt are those that share their
+	 * thread with others, where one of them has frames.
+	 */
+	const bool shims = HAS(py, PyThread, current_frame);
+	for (size_t i = n_gone, next; i < n_all; i = next) {
 		bool runs = false;
 		for (next = i; next < n_all && all[next].t->tid == all[i].t->tid; next++)
 			runs |= all[next].t->frame != 0;
-		if (next > i + 1 && runs) {
+		if (next > i + 1 && runs)
 			by_number(py, all + i, next - i);
-			for (size_t k = i; k < next; k++)
-				if (all[k].t->tid && all[k].t->frame)
-					place(py, &all[k]);
-		}
-		for (size_t k = i; k < next; k++)
-			if (all[k].t->tid)
-				all[n_left++] = all[k];
+		for (size_t k = i; k < next && runs && (shims || next > i + 1); k++)
+			if (all[k].t->tid && all[k].t->frame)
+				place(py, &all[k]);
 	}
+	for (size_t i = 0; i < n_gone; i++)
+		if (shims)
+			place_gone(py, &all[i], all + n_gone, n_all - n_gone);
+	for (size_t i = 0; i < n_all; i++)
+		if (i < n_gone || all[i].t->tid)
+			all[n_left++] = all[i];
 	qsort(all, n_left, sizeof *all, claim_order);
 	struct arena *a = arena_new();
+	uint64_t left = ALL_MAX;
 	bool open = false;
-	for (size_t i = 0, next; i < n_left && !open; i = next) {
+	for (n_gone = 0; n_gone < n_left && !all[n_gone].t->tid; n_gone++)
+		open |= is_kept(py);
+	for (size_t i = n_gone, next; i < n_left && !open; i = next) {
 		size_t runs = 0, placed = 0;
 		for (next = i; next < n_left && all[next].t->tid == all[i].t->tid; next++) {
 			runs += all[next].t->frame != 0;
@@ -304,11 +396,15 @@ void py_find_runners(const struct py *py, struct py_thread *const *threads, size
 		}
 		open = next > i + 1 && runs && (runs > 1 || placed < runs);
 	}
+	for (size_t i = 0; i < n_image && !open && is_kept(py); i++) {
+		const size_t k = first_of(all, n_left, image[i].tid);
+		open = k < n_left && all[k].t->frame && is_elsewhere(py, &all[k], &image[i], &left);
+	}
 	/* All, since where those lie matters too that are alone in a thread to which another one is found to belong. */
 	const size_t n_open = open ? n_left : 0;
 	for (size_t i = 0; i < n_open; i++)
 		look_for(py, all, i, &held, a);
-	struct looking l = { .py = py, .claims = all, .n = n_open, .held = held, .left = ALL_MAX };
+	struct looking l = { .py = py, .claims = all, .n = n_open, .held = held, .left = left };
 	for (size_t i = 0; held && i < n_image; i++)
 		look_at(&l, &image[i]);
 	vec_free(&l.touched);

@@ -60,9 +60,12 @@ class Target:
         argv = (python.argv[2:] if python.root else python.argv) + [self.script] + [a.replace("TRUTH", os.path.join(inside, "truth.json")) for a in args]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ASAN", "UBSAN", "LD_"))}
         env.update(PYTHONIOENCODING="utf-8", LANG="C.UTF-8", LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1")
+        self.start(argv, env)
+
+    def start(self, argv, env):
         self.out = open(os.path.join(self.top, "out"), "w+b")
         self.process = subprocess.Popen(argv, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=self.out,
-                                        stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=enter(python.root, self.folder, self.limit))
+                                        stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=enter(self.python.root, self.folder, self.limit))
         self.pid = self.process.pid
 
     def text(self):
