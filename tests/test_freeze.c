@@ -6,10 +6,12 @@
 #include <elf.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -202,6 +204,72 @@ START_TEST(first_thread_has_ended)
 	ck_assert_int_eq(frozen_tid(f), c.s->tid[0]);
 	frozen_free(f);
 	ck_assert(target_moves(&c));
+	target_end(&c);
+}
+END_TEST
+
+/*
+ * A thread that is on its way out for long, since it has much to free: it can be seized and never stops; and the end of the first
+ * thread is told to nobody before that of the others.
+ */
+static void free_much(struct shared *s)
+{
+	enum { BYTES = 256 << 20 };
+	int fd = unshare(CLONE_FILES) ? -1 : memfd_create("much", MFD_CLOEXEC);
+	char *p = fd < 0 || ftruncate(fd, BYTES) ? MAP_FAILED : mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		_exit(9);
+	memset(p, 1, BYTES);
+	munmap(p, BYTES);
+	atomic_store(&s->ready, 1);
+	while (!atomic_load(&s->go))
+		;
+	syscall(SYS_exit, 0);
+}
+
+static void *count_in_thread(void *arg)
+{
+	count_for_ever(arg);
+	return NULL;
+}
+
+static void first_leaves(struct shared *s)
+{
+	start_thread(count_in_thread, s);
+	free_much(s);
+}
+
+static void *leave_thread(void *arg)
+{
+	free_much(arg);
+	return NULL;
+}
+
+static void other_leaves(struct shared *s)
+{
+	start_thread(leave_thread, s);
+	count_for_ever(s);
+}
+
+static void (*const leavers[])(struct shared *s) = { first_leaves, other_leaves };
+
+START_TEST(thread_that_ends_meanwhile)
+{
+	struct target c = target_start(leavers[_i]);
+	atomic_store(&c.s->go, 1);
+	for (unsigned i = 0; i < 20; i++) {
+		struct frozen *f;
+		struct err err = { 0 };
+		const int64_t begun = clock_ms();
+		const struct thread *t;
+		ck_assert_msg(freeze(c.pid, &(struct freeze_options){ .deadline_ms = 3000 }, &f, &err) == 0, "%s; %s", err.msg, err.why);
+		ck_assert_int_lt(clock_ms() - begun, 2500);
+		ck_assert_uint_ge(frozen_threads(f, &t), 1);
+		frozen_free(f);
+		ck_assert(target_moves(&c));
+		ck_assert_int_eq(target_tracer(c.pid, c.pid), 0);
+		sleep_ms(5);
+	}
 	target_end(&c);
 }
 END_TEST
@@ -623,6 +691,7 @@ int main(void)
 	tcase_add_loop_test(t, all_threads_stop_and_run_on, 0, sizeof sizes / sizeof *sizes);
 	tcase_add_test(t, threads_that_come_and_go);
 	tcase_add_test(t, first_thread_has_ended);
+	tcase_add_loop_test(t, thread_that_ends_meanwhile, 0, sizeof leavers / sizeof *leavers);
 	tcase_add_test(t, no_signal_is_lost);
 	tcase_add_test(t, stopped_stays_stopped);
 	tcase_add_test(t, stop_and_continue_while_frozen);

@@ -50,7 +50,8 @@ struct proc_stat {
 	int nice;
 	unsigned flags;
 };
-enum { PROC_KERNEL = 0x00200000 }; /* of flags: a thread of the kernel (PF_KTHREAD) */
+/* Of flags: a thread that is ending (PF_EXITING), one of the kernel (PF_KTHREAD). */
+enum { PROC_EXITING = 0x00000004, PROC_KERNEL = 0x00200000 };
 int proc_stat(int dir, struct proc_stat *ret) MUST_CHECK;      /* ERR_GONE, ERR_IO, ERR_CORRUPT */
 
 /* Machine, width and byte order of the program the process runs; ERR_GONE (or a kernel thread), ERR_PERM, ERR_UNSUPPORTED. */

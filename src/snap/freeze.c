@@ -40,7 +40,7 @@ enum {
 	KILLED_EVERY = 16,       /* times that no thread has stopped */
 };
 
-enum state { KNOWN, SEIZED, STOPPED, ENDED };
+enum state { KNOWN, SEIZED, STOPPED, LEAVING /* will not stop any more, and has not ended yet */, ENDED };
 
 struct slot {
 	pid_t tid;
@@ -234,6 +234,22 @@ static int take_status(struct frozen *f, struct slot *s, int status)
 	return 0;
 }
 
+/* Those that are on their way out (PF_EXITING) run no code of the program any more, however long freeing what was theirs takes. */
+static size_t without_leaving(struct frozen *f, size_t n)
+{
+	size_t left = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct slot *s = &f->slots.p[f->waiting[i]];
+		CLEANUP(cleanup_fd) int dir = proc_open(f->pid, s->tid);
+		struct proc_stat st;
+		if (dir >= 0 && proc_stat(dir, &st) == 0 && (st.flags & PROC_EXITING))
+			s->state = LEAVING;
+		else
+			f->waiting[left++] = f->waiting[i];
+	}
+	return left;
+}
+
 static char state_of(const struct frozen *f, const struct slot *s)
 {
 	CLEANUP(cleanup_fd) int dir = proc_open(f->pid, s->tid);
@@ -247,9 +263,11 @@ static bool all_in_kernel(const struct frozen *f, size_t n)
 	for (size_t i = 0; i < n; i++)
 		if (state_of(f, &f->slots.p[f->waiting[i]]) != 'D')
 			return false;
-	for (size_t i = 0; i < f->slots.n && n; i++)
-		if (f->slots.p[i].state == STOPPED && !strchr("tT", state_of(f, &f->slots.p[i])))
+	for (size_t i = 0; i < f->slots.n && n; i++) {
+		const struct slot *s = &f->slots.p[i];
+		if (s->state == LEAVING || (s->state == STOPPED && !strchr("tT", state_of(f, s))))
 			return false;
+	}
 	return n > 0;
 }
 
@@ -315,7 +333,7 @@ static size_t reap_killed(struct frozen *f)
 	size_t n = 0;
 	for (size_t i = 0; i < f->slots.n; i++) {
 		struct slot *s = &f->slots.p[i];
-		if ((s->state != SEIZED && s->state != STOPPED) || !reap(s->tid))
+		if ((s->state != SEIZED && s->state != STOPPED && s->state != LEAVING) || !reap(s->tid))
 			continue;
 		s->state = ENDED;
 		n++;
@@ -335,9 +353,15 @@ static int wait_stopped(struct frozen *f, size_t n, int64_t deadline)
 	int64_t last = now_ns(CLOCK_MONOTONIC); /* when one was seen to have stopped */
 	unsigned idle = 0;
 	while (n) {
-		int got = take_one(f, &f->slots.p[f->waiting[n - 1]]);
+		struct slot *s = &f->slots.p[f->waiting[n - 1]];
+		int got = take_one(f, s);
 		if (got < 0)
 			return got;
+		/* The first thread's end is told to nobody before that of the others (wait(2) waits for the whole process). */
+		if (got == 0 && idle && s->tid == f->pid && ended(f, s->tid)) {
+			s->state = ENDED;
+			got = 1;
+		}
 		if (got > 0) {
 			n--;
 			idle = 0;
@@ -350,6 +374,7 @@ static int wait_stopped(struct frozen *f, size_t n, int64_t deadline)
 			int left = take_all(f, n);
 			if (left < 0)
 				return left;
+			left = (int)without_leaving(f, (size_t)left);
 			/* A parent in vfork, or a thread that waits for a dead server: the others are not kept waiting with it. */
 			if ((size_t)left == n && (now > deadline || now - last > (int64_t)f->deadline_ms * 1000000 || all_in_kernel(f, n)))
 				return too_slow(f, &f->slots.p[f->waiting[0]]);
@@ -413,6 +438,10 @@ static int stop_all(struct frozen *f)
 		return refusal_read(f->pid, code, "the state", &f->err);
 	if (code || st.start != f->start)
 		return refusal_ended(f->pid, &f->err);
+	/* What was the first thread has ended, but its number has not: execve gave it to another. */
+	const struct slot *first = slot_find(f, f->pid);
+	if (first && (first->state == ENDED || first->state == LEAVING) && !strchr("ZX", st.state) && !(st.flags & PROC_EXITING))
+		return refusal_replaced(f->pid, &f->err);
 	for (size_t i = 0; i < f->slots.n; i++) {
 		struct slot *s = &f->slots.p[i];
 		if (s->state != STOPPED)
