@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -62,6 +63,52 @@ START_TEST(becomes_another_program)
 		runs_sleep(&c);
 	}
 	fprintf(stderr, "# %u of 40 were caught in execve\n", gone);
+}
+END_TEST
+
+/* One of many threads: it takes over the number of the first one, which may be being seized. */
+static void *exec_soon(void *arg)
+{
+	struct shared *s = arg;
+	unsigned wait;
+	while (!(wait = atomic_load(&s->go)))
+		;
+	for (volatile unsigned i = 0; i < wait; i++)
+		;
+	execl("/bin/sleep", "sleep", "100", (char *)NULL);
+	_exit(9);
+}
+
+static void execs_among_many(struct shared *s)
+{
+	for (int i = 0; i < 300; i++) {
+		if (i == 150)
+			target_start_thread(exec_soon, s);
+		target_start_thread(target_idle, NULL);
+	}
+	atomic_store(&s->ready, 1);
+	target_idle(NULL);
+}
+
+START_TEST(many_threads_become_another_program)
+{
+	unsigned gone = 0;
+	for (unsigned round = 0; round < 40; round++) {
+		struct target c = target_start(execs_among_many);
+		struct frozen *f;
+		struct err err = { 0 };
+		atomic_store(&c.s->go, 1 + round / 2 * 400000);
+		for (volatile unsigned i = 0; round % 2 && i < round * 20000; i++)
+			;
+		int code = freeze(c.pid, &patient, &f, &err);
+		ck_assert_msg(code == 0 || (code == ERR_GONE && strstr(err.msg, "another program")), "%d: %s; %s", code, err.msg, err.why);
+		if (code == 0)
+			frozen_free(f);
+		else
+			gone++;
+		runs_sleep(&c);
+	}
+	fprintf(stderr, "# %u of 40 were caught in execve among many threads\n", gone);
 }
 END_TEST
 
@@ -187,6 +234,7 @@ int main(void)
 	TCase *t = tcase_create("execve");
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, becomes_another_program);
+	tcase_add_test(t, many_threads_become_another_program);
 	tcase_add_loop_test(t, stands_in_execve, AT_FOURTH_SEIZE, AT_LAST_STOP + 1);
 	suite_add_tcase(s, t);
 	SRunner *r = srunner_create(s);

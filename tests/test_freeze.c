@@ -235,7 +235,7 @@ static void *count_in_thread(void *arg)
 
 static void first_leaves(struct shared *s)
 {
-	start_thread(count_in_thread, s);
+	target_start_thread(count_in_thread, s);
 	free_much(s);
 }
 
@@ -247,7 +247,7 @@ static void *leave_thread(void *arg)
 
 static void other_leaves(struct shared *s)
 {
-	start_thread(leave_thread, s);
+	target_start_thread(leave_thread, s);
 	count_for_ever(s);
 }
 

@@ -337,7 +337,7 @@ int proc_tids(int task_fd, struct tids *ret)
 	return ret->n ? 0 : ERR_GONE;
 }
 
-int proc_live_tid(pid_t pid, pid_t *ret)
+static int live_tid_once(pid_t pid, pid_t *ret)
 {
 	CLEANUP(cleanup_fd) int fd = proc_open_tasks(pid);
 	if (fd < 0)
@@ -348,7 +348,7 @@ int proc_live_tid(pid_t pid, pid_t *ret)
 		CLEANUP(cleanup_fd) int dir = proc_open(pid, tids.p[i]);
 		struct proc_stat st;
 		int code = dir < 0 ? dir : proc_stat(dir, &st);
-		if (!code && st.state != 'Z' && st.state != 'X') {
+		if (!code && st.state != 'Z' && st.state != 'X' && !(st.flags & PROC_EXITING)) {
 			*ret = tids.p[i];
 			vec_free(&tids);
 			return 0;
@@ -362,6 +362,16 @@ int proc_live_tid(pid_t pid, pid_t *ret)
 	vec_free(&tids);
 	errno = saved;
 	return err ? err : unknown ? unknown : ERR_GONE;
+}
+
+int proc_live_tid(pid_t pid, pid_t *ret)
+{
+	enum { TRIES = 3 };
+	int code = ERR_GONE;
+	/* Between the list and the look an execve may have given the first thread's number to the only one that lives. */
+	for (unsigned i = 0; i < TRIES && code == ERR_GONE; i++)
+		code = live_tid_once(pid, ret);
+	return code;
 }
 
 size_t proc_peek(pid_t tid, int mem_fd, addr_t addr, void *buf, size_t len)

@@ -61,7 +61,7 @@ int proc_abi(int dir, struct abi *ret) MUST_CHECK;
 struct tids VEC(pid_t);
 int proc_tids(int task_fd, struct tids *ret) MUST_CHECK;
 
-/* A thread of the process that has not ended: pid itself, unless only other threads are left; ERR_GONE (known to be so), ERR_PERM, ERR_IO. */
+/* A thread of the process that has not ended and is not about to (its memory goes first): pid itself, unless only other threads are left; ERR_GONE (known to be so), ERR_PERM, ERR_IO. */
 int proc_live_tid(pid_t pid, pid_t *ret) MUST_CHECK;
 
 /* Memory of a process, by a thread that lives: process_vm_readv, and /proc/PID/mem where that is refused (seccomp in

@@ -38,6 +38,7 @@ enum {
 	STUCK_NS = 100000000,
 	SEIZE_NS = 10000000,     /* a PTRACE_SEIZE that takes so long may wait for an execve */
 	KILLED_EVERY = 16,       /* times that no thread has stopped */
+	SEIZE_TRIES = 3,
 };
 
 enum state { KNOWN, SEIZED, STOPPED, LEAVING /* will not stop any more, and has not ended yet */, ENDED };
@@ -173,16 +174,21 @@ static int seize_new(struct frozen *f)
 		}
 		if (s->state != KNOWN)
 			continue;
-		/* TRACEEXEC: without it, the number of a thread that calls execve vanishes silently. */
-		seizing(f, true);
-		int got = ptrace(PTRACE_SEIZE, tid, NULL, (void *)(uintptr_t)PTRACE_O_TRACEEXEC) == 0 ? 0 : errno;
-		seizing(f, false);
+		int got = 0;
+		/* EPERM says too that it has ended.  If it has not, that was another: who executes a program takes over the first thread's number. */
+		for (unsigned tries = 0; tries < SEIZE_TRIES; tries++) {
+			/* TRACEEXEC: without it, the number of a thread that calls execve vanishes silently. */
+			seizing(f, true);
+			got = ptrace(PTRACE_SEIZE, tid, NULL, (void *)(uintptr_t)PTRACE_O_TRACEEXEC) == 0 ? 0 : errno;
+			seizing(f, false);
+			if (!got || got == ESRCH || ended(f, tid))
+				break;
+		}
 		if (!got) {
 			s->state = SEIZED;
 			n++;
 			continue;
 		}
-		/* Between the list and here it may have ended, which EPERM says too. */
 		if (got == ESRCH || ended(f, tid)) {
 			s->state = ENDED;
 			continue;
