@@ -144,7 +144,7 @@ enum when { AT_FOURTH_SEIZE = 1, AT_LAST_STOP };
 static struct target *between;
 static enum when when;
 static pid_t seized[4];
-static unsigned n_seized, n_gone;
+static unsigned n_seized, n_stood, n_gone;
 static int64_t longest_ms;
 
 static void go_into_execve(void)
@@ -184,17 +184,18 @@ long ptrace(enum __ptrace_request what, ...)
 	return ask(what, tid, addr, data);
 }
 
-/* It stands, and freeze has taken notice. */
-static bool is_taken(pid_t tid)
+static bool stand(const pid_t *tid, size_t n)
 {
-	siginfo_t how = { .si_pid = 0 };
-	return target_state(between->pid, tid) == 't' && waitid(P_PID, (id_t)tid, &how, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && !how.si_pid;
+	for (size_t i = 0; i < n; i++)
+		if (target_state(between->pid, tid[i]) != 't')
+			return false;
+	return true;
 }
 
-/* Freeze waits: for the thread that calls execve, when it has taken notice of the others. */
+/* Freeze waits: for the thread that calls execve, once the others stood already when it waited before. */
 int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct timespec *timeout)
 {
-	if (between && when == AT_LAST_STOP && !n_gone && seized[0] == between->pid && is_taken(seized[1]) && is_taken(seized[2]) && is_taken(seized[3])) {
+	if (between && when == AT_LAST_STOP && !n_gone && seized[0] == between->pid && stand(seized + 1, 3) && n_stood++) {
 		go_into_execve();
 		(void)ask(PTRACE_INTERRUPT, between->pid, NULL, NULL);
 	}
@@ -214,7 +215,7 @@ START_TEST(stands_in_execve)
 		struct err err = { 0 };
 		between = &c;
 		when = (enum when)_i;
-		n_seized = n_gone = 0;
+		n_seized = n_stood = n_gone = 0;
 		longest_ms = 0;
 		int code = freeze(c.pid, &patient, &f, &err);
 		between = NULL;

@@ -337,6 +337,60 @@ START_TEST(no_signal_is_lost)
 }
 END_TEST
 
+/* More threads, so that to seize them takes long enough for signals to be met at their delivery. */
+static void signal_taker_of_many(struct shared *s)
+{
+	for (int i = 0; i < 200; i++)
+		target_start_thread(target_idle, NULL);
+	signal_taker(s);
+}
+
+enum { AT_STOP, AT_SENT, AT_CAUGHT };
+
+/* Who has frozen it is killed: what was taken at its delivery is delivered all the same. */
+START_TEST(no_signal_is_lost_by_a_kill)
+{
+	enum { WANTED = 5, ROUNDS = 400 };
+	struct target c = target_start(signal_taker_of_many);
+	volatile uintptr_t *at = c.s->at;
+	pid_t sender = fork();
+	if (sender == 0) {
+		while (!at[AT_STOP])
+			if (sigqueue(c.pid, SIGRTMIN + 3, (union sigval){ .sival_int = 1 }) == 0)
+				at[AT_SENT]++;
+		_exit(0);
+	}
+	unsigned rounds = 0;
+	for (; rounds < ROUNDS && at[AT_CAUGHT] < WANTED; rounds++) {
+		atomic_store(&c.s->go, 0);
+		pid_t dumper = fork();
+		if (dumper == 0) {
+			struct frozen *f;
+			if (freeze(c.pid, &patient, &f, NULL))
+				_exit(9);
+			const struct thread *t;
+			size_t n = frozen_threads(f, &t);
+			for (size_t i = 0; i < n; i++)
+				at[AT_CAUGHT] += t[i].signo != 0;
+			atomic_store(&c.s->go, 1);
+			for (;;)
+				pause();
+		}
+		while (!atomic_load(&c.s->go))
+			ck_assert_int_eq(waitpid(dumper, NULL, WNOHANG), 0);
+		kill(dumper, SIGKILL);
+		waitpid(dumper, NULL, 0);
+	}
+	at[AT_STOP] = 1;
+	waitpid(sender, NULL, 0);
+	for (unsigned i = 0; i < 5000 && atomic_load(&c.s->got) < at[AT_SENT]; i++)
+		sleep_ms(1);
+	fprintf(stderr, "# %u rounds, %u signals were at their delivery when who took them was killed\n", rounds, (unsigned)at[AT_CAUGHT]);
+	ck_assert_uint_eq(atomic_load(&c.s->got), at[AT_SENT]);
+	target_end(&c);
+}
+END_TEST
+
 static void counting(struct shared *s)
 {
 	target_start_thread(target_idle, NULL);
@@ -693,6 +747,7 @@ int main(void)
 	tcase_add_test(t, first_thread_has_ended);
 	tcase_add_loop_test(t, thread_that_ends_meanwhile, 0, sizeof leavers / sizeof *leavers);
 	tcase_add_test(t, no_signal_is_lost);
+	tcase_add_test(t, no_signal_is_lost_by_a_kill);
 	tcase_add_test(t, stopped_stays_stopped);
 	tcase_add_test(t, stop_and_continue_while_frozen);
 	tcase_add_test(t, vfork_parent_is_given_up);

@@ -9,7 +9,7 @@
  * ptrace_attach, fs/exec.c prepare_bprm_creds): there the caller's thread takes notice, or neither would ever get on.
  *
  * Seized threads never see a SIGSTOP, so a target that was running is never left in state T, and one that was
- * stopped stays so.  A thread found at a signal's delivery gets its signal back when it is let go.
+ * stopped stays so.  A thread found at a signal's delivery gets its signal back when it is let go, also when this process is killed.
  */
 #include "snap/freeze.h"
 
@@ -223,23 +223,6 @@ static int interrupt_seized(struct frozen *f)
 	return (int)n;
 }
 
-/* One report of waitpid; 0, or ERR_GONE when the process became another program. */
-static int take_status(struct frozen *f, struct slot *s, int status)
-{
-	if (!WIFSTOPPED(status)) {
-		s->state = ENDED;
-		return 0;
-	}
-	s->state = STOPPED;
-	int event = status >> 16;
-	if (event == PTRACE_EVENT_EXEC)
-		return refusal_replaced(f->pid, &f->err);
-	/* PTRACE_EVENT_STOP: our interruption, or a group stop, which goes on by itself after the detach. */
-	if (event == 0)
-		s->signo = WSTOPSIG(status);
-	return 0;
-}
-
 /* Those that are on their way out (PF_EXITING) run no code of the program any more, however long freeing what was theirs takes. */
 static size_t without_leaving(struct frozen *f, size_t n)
 {
@@ -293,19 +276,33 @@ static int too_slow(struct frozen *f, const struct slot *s)
 	return ERR_LIMIT;
 }
 
-/* 1: it has stopped or ended, 0: not yet, or ERR_GONE. */
+/*
+ * 1: it has stopped or ended, 0: not yet, or ERR_GONE: the process became another program.  A stop's status is left where it is (WNOWAIT):
+ * what is taken at a signal's delivery is the signal, which would be lost if this process was killed (kernel/exit.c, wait_task_stopped,
+ * clears the exit_code that kernel/signal.c, ptrace_stop, returns).
+ */
 static int take_one(struct frozen *f, struct slot *s)
 {
-	int status;
-	pid_t got = waitpid(s->tid, &status, __WALL | __WNOTHREAD | WNOHANG);
-	if (got == 0)
-		return 0;
-	if (got < 0) {
+	siginfo_t info = { 0 };
+	if (waitid(P_PID, (id_t)s->tid, &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL | __WNOTHREAD) < 0) {
 		s->state = ENDED; /* taken away by an execve of another thread */
 		return 1;
 	}
-	int code = take_status(f, s, status);
-	return code ? code : 1;
+	if (!info.si_pid)
+		return 0;
+	if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED) {
+		(void)waitid(P_PID, (id_t)s->tid, &info, WEXITED | WNOHANG | __WALL | __WNOTHREAD);
+		s->state = ENDED;
+		return 1;
+	}
+	s->state = STOPPED;
+	int event = info.si_status >> 8;
+	if (event == PTRACE_EVENT_EXEC)
+		return refusal_replaced(f->pid, &f->err);
+	/* PTRACE_EVENT_STOP: our interruption, or a group stop, which goes on by itself after the detach. */
+	if (event == 0)
+		s->signo = info.si_status;
+	return 1;
 }
 
 /* All that have stopped meanwhile; returns how many are left. */
