@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-enum { MESSAGE_MAX = 1024, FRAMES = 16, FOREIGN = 6, STACK_MAX = 1 << 16, DEAD_STACK = 1 << 16, KEPT_MAX = 1 << 12 };
+enum { MESSAGE_MAX = 1024, FRAMES = 16, FOREIGN = 6, STACK_MAX = 1 << 16, DEAD_STACK = 1 << 16, KEPT_MAX = 1 << 12, CODE_MAX = 1 << 12 };
 
 struct str fatal_text_at(struct target *t, struct arena *a, addr_t at)
 {
@@ -38,6 +38,43 @@ static const struct fatal *fatal_of(struct str name)
 bool fatal_function(struct str name)
 {
 	return fatal_of(name);
+}
+
+/* x86-64: may these bytes be an instruction that puts an address into a register: lea r, [rip + disp], or mov r32, imm? */
+static bool address_in(const uint8_t *p, addr_t at, addr_t *ret)
+{
+	const uint32_t low = (uint32_t)p[2] | (uint32_t)p[3] << 8 | (uint32_t)p[4] << 16 | (uint32_t)p[5] << 24;
+	if ((p[-1] & 0xfb) == 0x48 && p[0] == 0x8d && (p[1] & 0xc7) == 0x05)
+		*ret = at + 6 + (uint64_t)(int64_t)(int32_t)low;
+	else if ((p[1] & 0xf8) == 0xb8)
+		*ret = low;
+	else
+		return false;
+	return true;
+}
+
+/*
+ * From 3.13 on _Py_FatalErrorFormat is not exported, so where symbols are stripped it has no name.  Nothing but it and what it calls to
+ * end the process (fatal_error, Python/pylifecycle.c) refers to the words that its text begins with.
+ */
+static const struct fatal *fatal_by_code(struct target *t, const struct native_view *s, size_t i)
+{
+	enum { X86_64 = 62, INSTRUCTION = 6 };
+	static const char begins[] = "Fatal Python error: ";
+	static const struct fatal format = { "_Py_FatalErrorFormat", 1, true, true };
+	addr_t start, end, to;
+	char text[sizeof begins];
+	if (!t->py || !t->mods || image_abi(t->img)->machine != X86_64 || native_view_function(s, i, NULL).s ||
+	    modules_at(t->mods, s->f[i].pc) != modules_at(t->mods, t->py->runtime ? t->py->runtime : t->py->types.type) ||
+	    modules_function(t->mods, s->f[i].pc - (s->f[i].bits & NATIVE_CALL ? 1 : 0), &start, &end) < 0 || end - start > CODE_MAX)
+		return NULL;
+	uint8_t code[CODE_MAX];
+	const size_t n = image_read_some(t->img, start, code, (size_t)(end - start));
+	for (size_t k = 1; k + INSTRUCTION <= n; k++)
+		if (address_in(code + k, start + k, &to) && modules_at(t->mods, to) == modules_at(t->mods, start) &&
+		    image_read(t->img, to, text, sizeof text) == 0 && memcmp(text, begins, sizeof begins) == 0)
+			return &format;
+	return NULL;
 }
 
 static struct str argument(struct target *t, const struct native_view *s, size_t i, unsigned n, struct arena *a)
@@ -202,6 +239,7 @@ struct str fatal_error(struct target *t, struct report *r, const struct native_v
 	size_t at = 0;
 	for (size_t i = 0; i < s->n && i < FRAMES; i++) {
 		const struct fatal *this = fatal_of(native_view_function(s, i, NULL));
+		this = this ? this : fatal_by_code(t, s, i);
 		if (this) {
 			fatal = this;
 			at = i;

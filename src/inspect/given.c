@@ -3,6 +3,7 @@
 
 #include "inspect/follow.h"
 #include "inspect/instruction.h"
+#include "module/native_guess.h"
 
 enum { CALLERS = 8 };
 
@@ -31,14 +32,40 @@ struct str native_view_function(const struct native_view *s, size_t i, addr_t *s
 	return n->symbol;
 }
 
-/* What frame i's code says; a piece of a function that the compiler has put elsewhere is not entered at its start. */
+/* Does the frame's caller, or what is the first instruction of whatever may be called through a pointer (endbr64), say that it begins there? */
+static bool is_entry(struct target *t, const struct native_view *s, size_t i, addr_t start)
+{
+	static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa };
+	const struct guess g = { t->img, t->mods, image_abi(t->img) };
+	uint8_t code[sizeof endbr64];
+	addr_t to;
+	if (i + 1 < s->n && s->f[i + 1].bits & NATIVE_CALL && guess_call_target(&g, s->f[i + 1].pc, &to) && to == start)
+		return true;
+	return image_read(t->img, start, code, sizeof code) == 0 && memcmp(code, endbr64, sizeof code) == 0;
+}
+
+bool native_view_start(struct target *t, const struct native_view *s, size_t i, addr_t *start, bool *entered)
+{
+	const struct str name = native_view_function(s, i, start);
+	addr_t end;
+	if (name.s) {
+		/* A piece of a function that the compiler has put elsewhere is not entered at its start. */
+		*entered = !(name.len > 5 && memmem(name.s, name.len, ".cold", 5));
+		return true;
+	}
+	if (!t->mods || modules_function(t->mods, s->f[i].pc - (s->f[i].bits & NATIVE_CALL ? 1 : 0), start, &end) < 0)
+		return false;
+	*entered = is_entry(t, s, i, *start);
+	return true;
+}
+
+/* What frame i's code says. */
 static int follow(struct target *t, const struct native_view *s, size_t i, struct follow *ret, addr_t *start)
 {
-	struct str name;
-	if (i >= s->n || !(s->f[i].bits & NATIVE_CALL) || !(name = native_view_function(s, i, start)).s)
+	bool entered;
+	if (i >= s->n || !(s->f[i].bits & NATIVE_CALL) || !native_view_start(t, s, i, start, &entered))
 		return ERR_ABSENT;
-	const bool piece = name.len > 5 && memmem(name.s, name.len, ".cold", 5);
-	return follow_call(t->img, *start, !piece, s->f[i].pc, i > s->ending, ret);
+	return follow_call(t->img, *start, entered, s->f[i].pc, i > s->ending, ret);
 }
 
 static int value_of(struct target *t, const struct native_view *s, size_t i, const struct followed *f, uint64_t *ret)
@@ -68,14 +95,17 @@ static int value_of(struct target *t, const struct native_view *s, size_t i, con
 }
 
 /* Does frame i's caller call what frame i is in, as far as can be seen?  What has another name is another function. */
-static bool calls(const struct target *t, const struct native_view *s, size_t i, addr_t callee)
+static bool calls(struct target *t, const struct native_view *s, size_t i, addr_t callee)
 {
-	addr_t start;
+	addr_t start, end;
 	struct str name;
 	uint64_t into;
-	if (!callee || !native_view_function(s, i, &start).s || callee == start)
+	bool entered;
+	if (!callee || !native_view_start(t, s, i, &start, &entered) || callee == start)
 		return true;
-	return modules_name(t->mods, callee, &name, &into) < 0; /* a way there: a procedure linkage table */
+	if (native_view_function(s, i, NULL).s)
+		return modules_name(t->mods, callee, &name, &into) < 0; /* a way there: a procedure linkage table */
+	return modules_function(t->mods, callee, &start, &end) < 0 || start != callee; /* the same: of its entries the tables have only the whole */
 }
 
 /* Where frame i's function, or whom it handed it on to, keeps its argument. */
@@ -89,7 +119,8 @@ static int kept(struct target *t, const struct native_view *s, size_t i, unsigne
 		unsigned as = 0;
 		while (as < FOLLOW_ARGUMENTS && !(f.passed[as].how == FOLLOW_GIVEN && f.passed[as].reg == (int)n))
 			as++;
-		if (as == FOLLOW_ARGUMENTS || !i || !native_view_function(s, i - 1, &start).s || f.callee != start)
+		bool entered;
+		if (as == FOLLOW_ARGUMENTS || !i || !native_view_start(t, s, i - 1, &start, &entered) || f.callee != start)
 			break;
 		n = as;
 	}
@@ -102,13 +133,14 @@ static int constant(struct target *t, const struct native_view *s, size_t i, uns
 	struct call_arguments args;
 	for (unsigned k = 0; n < 2 && k < CALLERS && ++i < s->n; k++) {
 		addr_t start = 0;
-		if (!native_view_function(s, i, &start).s || instruction_arguments(t->img, start, s->f[i].pc, &args) < 0)
+		bool entered;
+		if (!native_view_start(t, s, i, &start, &entered) || instruction_arguments(t->img, start, s->f[i].pc, &args) < 0)
 			break;
 		if (args.set[n]) {
 			*ret = args.value[n];
 			return 0;
 		}
-		if (!args.passed[n])
+		if (!args.passed[n] || !entered)
 			break;
 	}
 	return ERR_ABSENT;

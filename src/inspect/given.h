@@ -18,6 +18,12 @@ struct native_view native_view_of(struct target *t, const struct report_thread *
 struct str native_view_function(const struct native_view *s, size_t i, addr_t *start);
 
 /*
+ * Where the function of frame i begins, by its name or the unwind tables; entered: it is called there, rather than a piece of one that was
+ * put elsewhere.  False: not known.
+ */
+bool native_view_start(struct target *t, const struct native_view *s, size_t i, addr_t *start, bool *entered);
+
+/*
  * The argument n (from 0) that the function of frame i was called with, by what its caller loads, or where it or whom it called
  * keeps it.  ERR_ABSENT: it cannot be told.
  */

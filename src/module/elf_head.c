@@ -65,6 +65,8 @@ int elf_phdrs_read(const struct elf_source *src, uint64_t phoff, unsigned phnum,
 				h->dynamic = p;
 			} else if (type == PT_PHDR && part_fits(&p)) {
 				h->phdr = p;
+			} else if (type == PT_GNU_EH_FRAME && part_fits(&p)) {
+				h->eh_frame = p;
 			} else if (type == PT_NOTE && part_fits(&p) && h->n_note < ELF_MAX_NOTES) {
 				h->note[h->n_note++] = p;
 			}

@@ -21,7 +21,7 @@ struct elf_head {
 	unsigned phnum, shentsize, shnum, shstrndx;
 	struct elf_part load[ELF_MAX_LOADS];  /* sorted by vaddr, not empty, end + page never overflows */
 	size_t n_load;
-	struct elf_part dynamic, phdr;        /* memsz 0: none */
+	struct elf_part dynamic, phdr, eh_frame; /* the last: PT_GNU_EH_FRAME; memsz 0: none */
 	struct elf_part note[ELF_MAX_NOTES];
 	size_t n_note;
 };

@@ -57,5 +57,7 @@ int modules_section(struct modules *mods, const char *name, addr_t *ret, uint64_
 int modules_section_next(struct modules *mods, const char *name, size_t *from, addr_t *ret, uint64_t *ret_size) MUST_CHECK;
 /* The name of the function at pc and the distance from its start; ERR_ABSENT.  The text lives until modules_close. */
 int modules_name(struct modules *mods, addr_t pc, struct str *ret, uint64_t *ret_offset) MUST_CHECK;
+/* The function at pc, which need not have a name, by the module's unwind tables: [start, end).  ERR_ABSENT: they have none there. */
+int modules_function(struct modules *mods, addr_t pc, addr_t *ret_start, addr_t *ret_end) MUST_CHECK;
 
 #endif

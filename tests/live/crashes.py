@@ -226,9 +226,9 @@ def fatal_errors(python):
         rep, text, _, target = got
         name, title = "%s: %s" % (python.name, case), rep["verdict"]["title"]
         # Where code is not decoded, a text that is no constant is only what frames lead to.  Up to 3.9 that is so of what ctypes gives
-        # too.  From 3.13 on the function with a format is no exported one.
+        # too.  From 3.13 on the function with a format is no exported one, and known by its code.
         known = want in title if decodes else want in title or not without_likely(rep) or "(its text is not known)" in title
-        if case == "freed" and version >= [3, 13]:
+        if case == "freed" and version >= [3, 13] and not decodes:
             known = known or title == "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)"
         elif case == "assert":
             known = known and title.startswith("SIGABRT: aborted by the C library: ")
