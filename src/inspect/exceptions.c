@@ -1,5 +1,6 @@
 /* The exceptions of the thread that crashed, and what the others are handling; where they have been. */
 #include "inspect/parts.h"
+#include "inspect/uncaught.h"
 #include "python/exception.h"
 
 enum { TEXT_MAX = 2000, PASSED = 64 /* shown of a traceback: half of them from each end */, ENDS = 2 };
@@ -85,23 +86,7 @@ void exceptions_handling(struct target *t, struct report *r)
 	}
 }
 
-/*
- * Does the thread print an exception that nothing caught, or run the hook for it?  Then no thread state has it any more: PyErr_PrintEx has
- * taken it (Python/pythonrun.c).
- */
-static bool prints_uncaught(const struct report_thread *th)
-{
-	static const char *const names[] = { "PyErr_PrintEx", "_PyErr_PrintEx", "PyErr_Print", "_PyErr_Print", "PyErr_Display", "_PyErr_Display", "PyErr_DisplayException",
-		"_PyErr_DisplayException", "sys_excepthook" };
-	const struct report_frame *f;
-	for (struct inward w = inward_all(th); (f = inward_next(&w));)
-		for (size_t i = 0; !f->python && f->function.len && i < sizeof names / sizeof *names; i++)
-			if (str_is(str_function(f->function), names[i]))
-				return true;
-	return false;
-}
-
-void exceptions_add(struct target *t, struct report *r, const struct report_thread *th)
+void exceptions_add(struct target *t, struct report *r, const struct report_thread *th, const struct regs *regs)
 {
 	struct py_exception e;
 	if (!t->py || !th->state)
@@ -116,7 +101,14 @@ void exceptions_add(struct target *t, struct report *r, const struct report_thre
 	if (handled == 0)
 		add(t, r, th, &e, false, TRAIT(t->py, handled_kept) > 0);
 	r->verdict.exceptions_known = (raised == 0 || raised == ERR_ABSENT) && (held == 0 || held == ERR_ABSENT) && (handled == 0 || handled == ERR_ABSENT);
-	if (r->verdict.exceptions_known && !r->exceptions.n && prints_uncaught(th)) {
+	if (r->exceptions.n)
+		return;
+	bool sure;
+	if (uncaught_find(t, th, regs, &e, &sure)) {
+		add(t, r, th, &e, false, false);
+		r->exceptions.p[0].uncaught = true;
+		r->exceptions.p[0].likely = !sure;
+	} else if (r->verdict.exceptions_known && uncaught_printed(th, regs->pc)) {
 		r->verdict.exceptions_known = false;
 		verdict_note(r, "exception", STR("one that nothing caught was being printed, or a hook for it ran"));
 	}

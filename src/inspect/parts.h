@@ -27,8 +27,8 @@ const char *whole_or(const struct target *t, const char *otherwise);
 void lost_find(struct target *t, struct report *r);
 const char *lost_text(const struct report *r);
 
-/* The exceptions of a thread: the one being raised, the one being handled. */
-void exceptions_add(struct target *t, struct report *r, const struct report_thread *th);
+/* The exceptions of a thread that crashed with these registers: the one being raised, the one being handled; else one that is being printed. */
+void exceptions_add(struct target *t, struct report *r, const struct report_thread *th, const struct regs *regs);
 /* What every thread that has not crashed is handling. */
 void exceptions_handling(struct target *t, struct report *r);
 

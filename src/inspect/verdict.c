@@ -241,7 +241,7 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	if (t->py) /* without Python's frames one crash in libc is like another */
 		crash_ids(t->img, r, th, pc, kind);
 	handler_of_others(t, r, th);
-	exceptions_add(t, r, th);
+	exceptions_add(t, r, th, fault.regs);
 	collector_notes(t, r, th, fault.regs, &fault, interpreter_path(t, r));
 	life_notes(t, r, th);
 }

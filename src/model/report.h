@@ -56,6 +56,7 @@ struct report_exception {
 	int64_t tid;               /* -1 if not known */
 	bool raised;               /* set, and not caught yet; else it is being handled */
 	bool kept;                 /* it was handled in a function that still runs; perhaps that is over */
+	bool uncaught, likely;     /* neither: nothing has caught it, and it is being printed or a hook for it runs; likely: that it is this one */
 	struct str type;           /* "ValueError"; s NULL if it cannot be read */
 	struct str text;           /* what str() of it says; s NULL if it cannot be read */
 	const struct report_frame *const *traceback; /* what it passed, the frame that handles it first; of many, the first and the last */

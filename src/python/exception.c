@@ -41,6 +41,15 @@ static int complete(const struct py *py, struct py_exception *e)
 	return 0;
 }
 
+int py_exception_of(const struct py *py, addr_t value, struct py_exception *ret)
+{
+	struct py_exception e = { .value = value };
+	int rc = complete(py, &e);
+	if (rc == 0)
+		*ret = e;
+	return rc;
+}
+
 /* Up to 3.6 the thread state has it itself. */
 static int handled_in_thread(const struct py *py, addr_t thread, struct py_exception *ret)
 {

@@ -21,6 +21,9 @@ int py_exception_in_finally(const struct py *py, addr_t thread, struct py_except
 /* What C code has set and nobody has caught yet.  As above. */
 int py_exception_raised(const struct py *py, addr_t thread, struct py_exception *ret) MUST_CHECK;
 
+/* An exception by its object. */
+int py_exception_of(const struct py *py, addr_t value, struct py_exception *ret) MUST_CHECK;
+
 /* "ValueError", "shop.Rejected": as a traceback names it.  Built-in ones by identity where their names were not captured. */
 int py_exception_type(const struct py *py, const struct py_exception *e, struct arena *a, struct str *ret) MUST_CHECK;
 /*

@@ -426,7 +426,9 @@ static json_t *exception(struct json *j, const struct report_exception *e)
 {
 	json_t *o = json_object(), *traceback = json_array();
 	put_number(o, "tid", e->tid);
-	put_word(o, "state", e->raised ? "raised" : "handled");
+	put_word(o, "state", e->uncaught ? "uncaught" : e->raised ? "raised" : "handled");
+	if (e->uncaught)
+		put_word(o, "confidence", e->likely ? "likely" : "certain");
 	put_text(o, "type", e->type);
 	put_text(o, "value", e->text);
 	for (size_t k = 0; k < e->n_traceback; k++)

@@ -328,10 +328,11 @@ static void exception(struct text *t, const struct report_exception *e)
 		sb_printf(&t->b, ": ");
 		words_clip(&t->b, e->text, EXCEPTION_COLUMNS);
 	}
-	sb_printf(&t->b, e->raised ? "   (being raised" : e->kept ? "   (last handled" : "   (being handled");
+	sb_printf(&t->b, e->uncaught && e->likely ? "   (likely what nothing caught and was being printed, or a hook for it ran" :
+		e->uncaught ? "   (nothing caught it; it was being printed, or a hook for it ran" : e->raised ? "   (being raised" : e->kept ? "   (last handled" : "   (being handled");
 	if (e->n_traceback) {
 		const struct report_frame *last = e->traceback[e->n_traceback - 1];
-		if (!e->raised) {
+		if (!e->raised && !e->uncaught) {
 			sb_printf(&t->b, " in ");
 			words_function(&t->b, e->traceback[0]);
 		}

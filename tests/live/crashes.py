@@ -404,6 +404,26 @@ def collections(python):
         target.end()
 
 
+def uncaught(python):
+    """An exception that nothing caught is being printed, or its hook runs: no thread state has it."""
+    for case, value in (("uncaught", "(42, 'order 7')"), ("uncaught-printed", "(42, 'order 7')"), ("uncaught-finalizer", "in a finalizer")):
+        got = crash(python, case)
+        if not got:
+            continue
+        rep, text, _, target = got
+        name, known = "%s: %s" % (python.name, case), rep.get("exceptions", [])
+        if case != "uncaught-finalizer" or known:
+            tap.equal([[e.get("state"), e.get("type"), e.get("value")] for e in known], [["uncaught", "Rejected", value]], "%s: which" % name)
+            # Up to 3.6 those of finalizers have no traceback of their own.
+            tap.ok(re.match(r"Rejected: %s   \((nothing caught it; it|likely what nothing caught and) was being printed, or a hook for it ran%s\)"
+                            % (re.escape(value), r"; raised at .*crash.py:\d+" if case != "uncaught-finalizer" else "(; raised at .*crash.py:\\d+)?"),
+                            line(text, "exception") or ""), "%s: it is said" % name, text[:600])
+        else:
+            # What prints it is not known where it has no name, nor which one where it has several at hand.
+            tap.ok(line(text, "exception") in ("one that nothing caught was being printed, or a hook for it ran", "none was being handled"), "%s: it is said" % name, text[:600])
+        target.end()
+
+
 def fields(python):
     """The collector trips over what an object leads to."""
     free, old = python.config.endswith("-t"), python.minor.startswith("2")
@@ -469,7 +489,7 @@ def main():
         if (python.minor, python.config) not in known:
             tap.skip("crashes of " + python.name, "no table of its version yet")
             continue
-        for check in (exceptions, faults, passed_on, without_files, fatal_errors, in_libraries, handlers, collections, fields, lives):
+        for check in (exceptions, uncaught, faults, passed_on, without_files, fatal_errors, in_libraries, handlers, collections, fields, lives):
             tap.part(python, check)
     for name, why in absent:
         if not wanted:

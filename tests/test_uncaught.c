@@ -1,0 +1,105 @@
+/* The exception that a hook was called with, which no thread state has: by what sys has as the last one and the stack of the call. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "build_py.h"
+#include "inspect/uncaught.h"
+
+enum { STACK = 512 };
+
+static void each_layout(void (*f)(const struct layout *l))
+{
+	uint32_t version;
+	const char *config;
+	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
+		struct layout l;
+		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
+		f(&l);
+	}
+}
+
+static int find(struct build *b, addr_t thread, addr_t sp, struct py_exception *ret, bool *sure)
+{
+	struct py *py = build_py(b);
+	struct target t = { .img = py->img, .py = py, .arena = b->arena };
+	const struct report_thread th = { .state = thread };
+	const struct regs regs = { .sp = sp };
+	return uncaught_find(&t, &th, &regs, ret, sure);
+}
+
+/* How it is called; what does not look so. */
+static void hook(const struct layout *l)
+{
+	const bool old = !layout_has(l, F_PyException_traceback);
+	struct build *b = build_new(l);
+	const unsigned width = l->abi.width;
+	addr_t type = build_type(b, "Rejected", O_EXCEPTION, true), e = build_exception(b, type, build_tuple(b, NULL, 0));
+	addr_t traceback = build_object(b, build_type(b, "traceback", O_OTHER, false), 64), thread = build_thread(b, b->interp, BUILD_IDENT(b), 42);
+	addr_t stack = build_alloc(b, STACK * width), at = stack + 40 * width;
+	struct py_exception got = { 0 };
+	bool sure = true;
+	if (!old)
+		WRITE(b, e, PyException, traceback, traceback);
+	build_ptr(b, at, type);
+	build_ptr(b, at + width, e);
+	build_ptr(b, at + 2 * width, traceback);
+	MUST(find(b, thread, stack, &got, &sure) == 0, "%s: nothing is the last one", l->name);
+	build_dict_str(b, b->sysdict, "last_value", e);
+	if (old)
+		build_dict_str(b, b->sysdict, "last_traceback", traceback);
+	MUST(find(b, thread, stack, &got, &sure) == 1 && got.value == e && got.type == type && got.traceback == traceback && !sure, "%s: not found", l->name);
+	/* The stack that is in use begins past it. */
+	MUST(find(b, thread, at + width, &got, &sure) == 0, "%s: below the stack", l->name);
+	build_ptr(b, at + 2 * width, e);
+	MUST(find(b, thread, stack, &got, &sure) == 0, "%s: another traceback", l->name);
+	build_ptr(b, at + 2 * width, traceback);
+	build_ptr(b, at, e);
+	MUST(find(b, thread, stack, &got, &sure) == 0, "%s: another type", l->name);
+	build_free(b);
+
+	/* last_exc, 3.12 and later, is what counts; what is no exception is none. */
+	b = build_new(l);
+	thread = build_thread(b, b->interp, BUILD_IDENT(b), 42);
+	build_dict_str(b, b->sysdict, "last_exc", build_int(b, 7));
+	MUST(find(b, thread, 0x1000, &got, &sure) == 0, "%s: a number", l->name);
+	build_free(b);
+}
+
+START_TEST(handed_to_hook)
+{
+	each_layout(hook);
+}
+END_TEST
+
+static const struct { const char *function; bool python, prints; } frames[] = {
+	{ "_PyErr_PrintEx", false, true }, { "PyErr_Display.cold", false, true }, { "write_unraisable_exc_file.lto_priv.0", false, true },
+	{ "PyErr_Fetch", false, false }, { "PyErr_Display", true, false }, { "", false, false },
+};
+
+START_TEST(printing)
+{
+	const struct report_frame inner = { .pc = 0x1000, .function = STR("abort") };
+	const struct report_frame outer = { .pc = 0x2000, .python = frames[_i].python, .function = str_of(frames[_i].function) };
+	const struct report_frame *stack[] = { &outer, &inner };
+	struct report_run run = { .n = 2 };
+	run.frames = stack;
+	const struct report_thread th = { .runs = &run, .n_runs = 1 };
+	ck_assert_int_eq(uncaught_printed(&th, 0x1000), frames[_i].prints);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("uncaught");
+	TCase *c = tcase_create("uncaught");
+	tcase_set_timeout(c, 60);
+	tcase_add_test(c, handed_to_hook);
+	tcase_add_loop_test(c, printing, 0, (int)(sizeof frames / sizeof *frames));
+	suite_add_tcase(s, c);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
