@@ -216,9 +216,7 @@ void debug_find(struct mod *m)
 			break;
 		if (fd < 0)
 			continue;
-		const char *base = strrchr(c.at, '/');
-		bool by_link = in.link && base && !strcmp(base + 1, in.link);
-		m->debug = take(m, &c, fd, pub->build_id, by_link ? &in.crc : NULL, true);
+		m->debug = take(m, &c, fd, pub->build_id, c.by_id ? NULL : &in.crc, true);
 	}
 	if (m->debug)
 		use_debug(m);

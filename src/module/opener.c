@@ -337,8 +337,11 @@ static int by_id(struct opener *o, const char *name, unsigned *nth, struct candi
 		find_id_folders(o);
 	for (int in_root = 1; name && in_root >= 0; in_root--)
 		for (size_t i = 0; d[i] && i < DEBUG_FOLDERS; i++)
-			if (o->ids[i][in_root] && here(nth))
-				return give(o, in_root ? o->where.sysroot : NULL, join(o, d[i], ".build-id", name), false, ret);
+			if (o->ids[i][in_root] && here(nth)) {
+				int fd = give(o, in_root ? o->where.sysroot : NULL, join(o, d[i], ".build-id", name), false, ret);
+				ret->by_id = true;
+				return fd;
+			}
 	return ERR_ABSENT;
 }
 

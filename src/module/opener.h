@@ -30,6 +30,7 @@ struct candidate {
 	const char *path;                /* as opened; these texts live as long as the opener */
 	const char *root, *at;           /* the opener's own: at, beneath root if that is not NULL */
 	bool asked;                      /* the user named it (-e, --lib-path), not the input */
+	bool by_id;                      /* it lies where a build-id leads, whatever else its name may be */
 };
 struct wanted {
 	struct blob path;                /* of the target; " (deleted)" at its end does not count */
