@@ -479,14 +479,16 @@ START_TEST(link_map)
 	uint8_t *r = build_elf_memory(b, 0x20000, 0x1000, 3);
 	build_elf_put(b, r, 4, 1);
 	build_elf_put(b, r + w, w, 0x20100);
-	const addr_t maps[][3] = { { bias, 0x20800, exe_at + SO_DYNAMIC }, { 0x60000000, 0x20810, 0x60000000 + SO_DYNAMIC } };
-	for (size_t i = 0; i < 2; i++) {
+	const addr_t maps[][3] = { { bias, 0x20800, exe_at + SO_DYNAMIC }, { 0x60000000, 0x20810, 0x60000000 + SO_DYNAMIC },
+		{ 0x61000000, 0x20820, 0x61000000 + SO_DYNAMIC } }; /* glibc has the vdso in its list, under a name of its own */
+	for (size_t i = 0; i < 3; i++) {
 		uint8_t *lm = r + 0x100 + i * 0x100;
 		for (size_t k = 0; k < 3; k++)
 			build_elf_put(b, lm + k * w, w, maps[i][k]);
-		build_elf_put(b, lm + 3 * w, w, i == 0 ? 0x20200 : 0x20100); /* and round again */
+		build_elf_put(b, lm + 3 * w, w, i < 2 ? 0x20200 + i * 0x100 : 0x20100); /* and round again */
 	}
 	strcpy((char *)r + 0x810, "/lib/libx.so");
+	strcpy((char *)r + 0x820, "linux-vdso.so.1");
 	strcpy((char *)r + 0x900, "/bin/program");
 	build_elf_auxv(b, AT_PHDR, exe_at + (w == 8 ? 64 : 52));
 	build_elf_auxv(b, AT_PHNUM, 6);
@@ -504,7 +506,7 @@ START_TEST(link_map)
 	ck_assert_int_eq(memcmp(m[0].path.p, "/bin/program", 12), 0);
 	ck_assert_uint_eq(m[1].start, 0x60000000);
 	ck_assert_int_eq(memcmp(m[1].path.p, "/lib/libx.so", 12), 0);
-	ck_assert(m[2].vdso);
+	ck_assert(m[2].vdso && m[2].path.len == 6 && memcmp(m[2].path.p, "[vdso]", 6) == 0);
 	ck_assert_uint_eq(m[2].build_id.len, strlen(ID));
 	ck_assert_int_eq(m[2].symbols, SYMBOLS_DYNSYM);
 	modules_close(mods);

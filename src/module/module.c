@@ -213,6 +213,13 @@ static void add_vdso(struct modules *mods, struct found *f)
 		return;
 	m.pub.path = (struct blob){ (const uint8_t *)"[vdso]", 6 };
 	m.pub.vdso = true;
+	for (size_t i = 0; i < f->mod.n; i++) {
+		struct mod *same = &f->mod.p[i];
+		if (same->pub.start == m.pub.start && !same->piece.n) { /* out of the dynamic linker's list: linux-vdso.so.1 */
+			*same = m;
+			return;
+		}
+	}
 	*vec_push(&f->mod) = m;
 }
 

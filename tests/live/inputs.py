@@ -218,6 +218,9 @@ def no_file_note(python):
         if not tap.ok(rep is not None and done.returncode == 0, "no NT_FILE: a report", done.stderr):
             return
         tap.ok("PZ103" in codes(rep) and "PZ103" not in codes(want), "no NT_FILE: it says so", codes(rep))
+        said = [p["message"] for p in rep["problems"] if p["code"] == "PZ103"]
+        tap.ok(said and "those in the dynamic linker's list" in said[0], "no NT_FILE: and what is known all the same", said)
+        tap.equal([m["path"] for m in rep["modules"] if "vdso" in m["path"]], ["[vdso]"], "no NT_FILE: the vdso is there once, and no file")
         tap.equal(python_part(rep), python_part(want), "no NT_FILE: the same Python stacks")
         tap.equal([[rep["frames"][i].get("pc") for i in t["stack"]] for t in rep["threads"]], [[want["frames"][i].get("pc") for i in t["stack"]] for t in want["threads"]],
                   "no NT_FILE: the same native ones")
