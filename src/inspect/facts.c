@@ -47,6 +47,17 @@ const char *whole_or(const struct target *t, const char *otherwise)
 	return "copy it again if it was larger; else raise ulimit -c, or ProcessSizeMax= and ExternalSizeMax= in coredump.conf, and let it crash again";
 }
 
+/* Any but the vdso, which is none? */
+static bool knows_files(const struct modules *mods)
+{
+	const struct module *m;
+	const size_t n = modules_list(mods, &m);
+	for (size_t i = 0; i < n; i++)
+		if (!m[i].vdso)
+			return true;
+	return false;
+}
+
 static void input_facts(struct target *t, struct report *r)
 {
 	const struct image_facts *f = image_facts(t->img);
@@ -81,7 +92,7 @@ static void input_facts(struct target *t, struct report *r)
 	if (f->kind == IMAGE_SNAPSHOT && !f->consistent)
 		report_problem(r, P_NOT_CONSISTENT, "pysnap could not stop every thread");
 	if (f->kind == IMAGE_CORE && !f->has_file_note)
-		report_problem(r, P_NO_FILE_NOTE);
+		report_problem(r, P_NO_FILE_NOTE, knows_files(t->mods) ? "programs and libraries are those in the dynamic linker's list" : "which programs and libraries is not known");
 }
 
 /* The path of the executable: what the snapshot noted, else the mapping that holds the program headers (AT_PHDR), else AT_EXECFN. */
