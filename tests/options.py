@@ -167,6 +167,9 @@ with tempfile.TemporaryDirectory() as folder:
         if form == 'svg':
             got = len({re.match(r'(core[.0-9]*)-', name).group(1) for name in got})
         check(f'{form} of inputs of one name: a file each', got == want, got)
+    for names, want in (['deep'], ': 1 file, one a thread'), (['deep', 'computes'], ': 2 files, one a thread'):
+        text = run('--format=svg', '-o', os.path.join(folder, f'{len(names)}/'), *[f'--thread={name}' for name in names], stderr=True)
+        check(f'a file for each of {len(names)}: how many there are', want in text, text)
 
 with tempfile.TemporaryDirectory() as folder:
     cut = os.path.join(folder, 'cut.pz')

@@ -508,7 +508,7 @@ static int draw_folder(struct job *j, const char *dir, const char *stem, bool se
 	}
 	j->thread = (size_t)-1;
 	if (rc == 0)
-		cli_say(j->c, "%s: %zu files, one a thread with Python frames", dir, n);
+		cli_say(j->c, "%s: %zu file%s, one a thread with Python frames", dir, n, n == 1 ? "" : "s");
 	return rc;
 }
 
