@@ -110,11 +110,11 @@ static addr_t make_builtins(struct build *b)
 
 addr_t build_builtin(struct build *b, const char *name)
 {
-	const addr_t head = (addr_t)b->layout.offset[F_PyObject_ob_type] + b->layout.abi.width;
-	addr_t o = build_object(b, build_type(b, "builtin_function_or_method", O_OTHER, false), head + b->layout.abi.width), def = build_alloc(b, 32);
+	addr_t o = build_object(b, build_type(b, "builtin_function_or_method", O_OTHER, false), b->layout.size[S_PyCFunction]);
+	addr_t def = build_alloc(b, b->layout.size[S_PyMethodDef]);
 
-	build_ptr(b, def, build_cstr(b, name));
-	build_ptr(b, o + head, def);
+	WRITE(b, def, PyMethodDef, ml_name, build_cstr(b, name));
+	WRITE(b, o, PyCFunction, m_ml, def);
 	return o;
 }
 

@@ -122,9 +122,8 @@ static void complete_version(struct py *py)
 }
 
 /*
- * Is it the function of C that sys has of that name?  A program can put anything there, but no PyCFunction: that has its PyMethodDef behind
- * the object's head, and there its name first (Include/methodobject.h, Include/cpython/methodobject.h; 2.7 to 3.15).  What cannot be read
- * speaks neither for it nor against it.
+ * Is it the function of C that sys has of that name?  A program can put anything there, but no PyCFunction: that has a PyMethodDef, and there
+ * its name.  What cannot be read speaks neither for it nor against it.
  */
 static bool is_of_c(const struct py *py, addr_t function, const char *name)
 {
@@ -137,8 +136,7 @@ static bool is_of_c(const struct py *py, addr_t function, const char *name)
 	if (type == py->types.function || type == py->types.none_type || type == py->types.int_ || type == py->types.str || type == py->types.type ||
 	    (own && (type < own->start || type >= own->end)))
 		return false;
-	if (image_read_ptr(py->img, function + (addr_t)py->layout.offset[F_PyObject_ob_type] + py->layout.abi.width, &def) < 0 ||
-	    image_read_ptr(py->img, def, &at) < 0)
+	if (READ(py, function, PyCFunction, m_ml, &def) < 0 || READ(py, def, PyMethodDef, ml_name, &at) < 0)
 		return true;
 	if (own && (def < own->start || def >= own->end))
 		return false;
