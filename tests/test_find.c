@@ -613,7 +613,7 @@ static void sys_is_set(const struct layout *l, const char *config)
 	struct layout other = *l;
 	struct py *py = NULL;
 	struct err err = { 0 };
-	char text[64], path[64];
+	char text[96], path[64];
 
 	other.version = (l->version & 0xff00ffffu) | 0x00500000;
 	if (layout_has(l, F_PyDebugOffsets_cookie)) {
@@ -626,7 +626,8 @@ static void sys_is_set(const struct layout *l, const char *config)
 		build_free(b);
 		other.offset[F_PyDebugOffsets_cookie] = -1;
 	}
-	snprintf(text, sizeof text, "%u.%u.%u (main, Jan  1 2024) \n[GCC 12.2.0]", l->version >> 24, l->version >> 16 & 255, l->version >> 8 & 255);
+	static const char *const by[] = { "", "| packaged by conda-forge | ", "|Anaconda, Inc.| ", "experimental free-threading build " };
+	snprintf(text, sizeof text, "%u.%u.%u %s(main, Jan  1 2024) \n[GCC 12.2.0]", l->version >> 24, l->version >> 16 & 255, l->version >> 8 & 255, by[l->version >> 16 & 3]);
 	struct setup s = { .version_text = text };
 	set_up(&s, &other, BY_DYNAMIC, false);
 	int rc = py_open(s.img, s.mods, NULL, s.b->arena, &py, &err);

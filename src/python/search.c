@@ -285,7 +285,10 @@ static bool is_digit(uint8_t c)
 	return c >= '0' && c <= '9';
 }
 
-/* The length of "3.9.18" or "3.14.0rc2" at p, 0 if there is none; " (" follows. */
+/*
+ * The length of "3.9.18" or "3.14.0rc2" at p, 0 if there is none.  What follows: " (main, ...)", " free-threading build (...)" (3.13: "experimental"
+ * before it), " | packaged by conda-forge | (...)", " |Anaconda, Inc.| (...)".
+ */
 static size_t version_len(const uint8_t *p, size_t len)
 {
 	size_t i = 0;
@@ -300,7 +303,7 @@ static size_t version_len(const uint8_t *p, size_t len)
 		;
 	while (i < len && i < 16 && (is_digit(p[i]) || p[i] == 'a' || p[i] == 'b' || p[i] == 'r' || p[i] == 'c' || p[i] == '+'))
 		i++;
-	return i + 1 < len && p[i] == ' ' && (p[i + 1] == '(' || p[i + 1] == 'f') ? i : 0;
+	return i + 1 < len && p[i] == ' ' && p[i + 1] && strchr("(|fe", p[i + 1]) ? i : 0;
 }
 
 static int version_piece(void *arg, addr_t at, const uint8_t *p, size_t len)

@@ -20,9 +20,9 @@ int search_words(struct image *img, const struct search_set *set, enum search_wh
 		 int (*got)(void *arg, addr_t at, uint64_t word), void *arg) MUST_CHECK;
 
 /*
- * The text that Py_GetVersion() leaves in a buffer of its own, "3.9.18 (main, ...) \n[GCC 12.2.0]" (Python/getversion.c,
- * "%.80s (%.80s) %.80s"), in the data and bss of ELF files that
- * lie in [from, to).  Two digits of the form major.minor.micro[abrc N].  ERR_ABSENT.
+ * The version in the text that Py_GetVersion() leaves in a buffer of its own, "3.9.18 (main, ...) \n[GCC 12.2.0]" (Python/getversion.c,
+ * "%.80s (%.80s) %.80s"; free-threaded builds and those that a distributor made have words of their own before the first bracket), in
+ * the data and bss of ELF files that lie in [from, to): "3.9.18", "3.14.0rc2".  ERR_ABSENT.
  */
 int search_version_text(struct image *img, addr_t from, addr_t to, char *ret, size_t room) MUST_CHECK;
 
