@@ -1,6 +1,8 @@
 /* What the program says of itself: the names of its threads, its arguments, its executable. */
 #include "python/py.h"
 
+#include <stdlib.h>
+
 #include "python/object.h"
 #include "python/prove.h"
 
@@ -123,18 +125,28 @@ static int threading_globals(const struct py *py, struct arena *a, addr_t *ret)
 	return ERR_ABSENT;
 }
 
-static bool is_salvaged(const struct py *py, uint64_t ident)
+static int ident_order(const void *a, const void *b)
 {
-	for (size_t i = 0; i < py->n_salvaged; i++) {
-		uint64_t id;
-		if (READ(py, py->salvaged_threads[i].thread, PyThread, thread_id, &id) == 0 && id == ident)
-			return true;
-	}
-	return false;
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
 }
 
-/* Names of a dictionary of ident to Thread, as threading._active; how many. */
-static int names_in(struct py *py, addr_t dict, struct arena *a, void (*got)(void *arg, uint64_t ident, struct str name), void *arg)
+/* What the thread states that were found are called by, sorted: how many. */
+static size_t salvaged_idents(const struct py *py, uint64_t *ret)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < py->n_salvaged; i++)
+		if (READ(py, py->salvaged_threads[i].thread, PyThread, thread_id, &ret[n]) == 0)
+			n++;
+	qsort(ret, n, sizeof *ret, ident_order);
+	return n;
+}
+
+/* Names of a dictionary of ident to Thread, as threading._active, for those that are there; how many. */
+static int names_in(struct py *py, addr_t dict, const uint64_t *idents, size_t n_idents, struct arena *a, void (*got)(void *arg, uint64_t ident, struct str name),
+		    void *arg)
 {
 	struct dict_walk w;
 	addr_t key, value;
@@ -157,7 +169,7 @@ static int names_in(struct py *py, addr_t dict, struct arena *a, void (*got)(voi
 		else if ((rc = object_at(&with, key, &k)) == 0 && (rc = object_int(&k, &v)) == 0)
 			ident = (uint64_t)v;
 		ident = py_ident(py, (int64_t)ident);
-		if (rc < 0 || !is_salvaged(py, ident) || thread_name(py, value, a, &text) < 0) {
+		if (rc < 0 || !bsearch(&ident, idents, n_idents, sizeof ident, ident_order) || thread_name(py, value, a, &text) < 0) {
 			misses++;
 			continue;
 		}
@@ -173,6 +185,8 @@ int py_names_left(const struct py *of, struct arena *a, void (*got)(void *arg, u
 	struct py py = *of; /* with what is learnt of its types */
 	addr_t globals, key, value, type;
 	struct dict_walk w;
+	CLEANUP(cleanup_free) uint64_t *idents = xcalloc(py.n_salvaged + 1, sizeof *idents);
+	const size_t n_idents = salvaged_idents(&py, idents);
 	int n = 0;
 
 	int rc = threading_globals(&py, a, &globals);
@@ -185,7 +199,7 @@ int py_names_left(const struct py *of, struct arena *a, void (*got)(void *arg, u
 	/* Not by its name: from 3.12 on the text "_active" lies in the interpreter's own data (pycore_global_strings.h). */
 	while (!n && w.i < GLOBALS_MAX && dict_next(&w, &key, &value) == 1)
 		if (READ(&py, value, PyObject, ob_type, &type) == 0 && type == py.types.dict)
-			n = names_in(&py, value, a, got, arg);
+			n = names_in(&py, value, idents, n_idents, a, got, arg);
 	return n ? n : ERR_ABSENT;
 }
 
