@@ -3,7 +3,8 @@
 #include "inspect/uncaught.h"
 #include "python/exception.h"
 
-enum { TEXT_MAX = 2000, PASSED = 64 /* shown of a traceback: half of them from each end */, ENDS = 2 };
+enum { TEXT_MAX = 2000, PASSED = 64 /* shown of a traceback: half of them from each end */, ENDS = 2,
+	READ_MAX = 10000000 /* entries of tracebacks: of one thread, or of all that are not shown whole */ };
 
 static const struct report_frame *passed_frame(struct target *t, struct report *r, const struct py_passed *p)
 {
@@ -25,19 +26,19 @@ static const struct report_frame *passed_frame(struct target *t, struct report *
 	return f;
 }
 
-/* shown: of its entries, half of them from each end. */
-static void add_traceback(struct target *t, struct report *r, addr_t traceback, size_t shown, struct report_exception *out)
+/* shown: of its entries, half of them from each end.  *left: how many may be read; where it has more, none is shown. */
+static void add_traceback(struct target *t, struct report *r, addr_t traceback, size_t shown, uint64_t *left, struct report_exception *out)
 {
 	struct py_passed first[PASSED / 2], last[PASSED / 2], p;
 	uint64_t n = 0;
 	const size_t half = shown / 2;
-	for (struct walk w = py_traceback(t->py, traceback); py_next_passed(&w, &p) > 0; n++) {
+	for (struct walk w = py_traceback(t->py, traceback); *left && py_next_passed(&w, &p) > 0; n++, --*left) {
 		if (n < half)
 			first[n] = p;
 		else
 			last[n % half] = p;
 	}
-	if (!n)
+	if (!n || !*left)
 		return;
 	const size_t heads = n < half ? (size_t)n : half, tails = n - heads < half ? (size_t)(n - heads) : half;
 	const struct report_frame **list = arena_alloc(r->arena, (heads + tails) * sizeof *list);
@@ -50,7 +51,7 @@ static void add_traceback(struct target *t, struct report *r, addr_t traceback, 
 	out->passed = n;
 }
 
-static void fill(struct target *t, struct report *r, const struct report_thread *th, const struct py_exception *e, size_t shown, struct report_exception *out)
+static void fill(struct target *t, struct report *r, const struct report_thread *th, const struct py_exception *e, size_t shown, uint64_t *left, struct report_exception *out)
 {
 	out->tid = th->tid;
 	if (py_exception_type(t->py, e, r->arena, &out->type) < 0)
@@ -58,7 +59,7 @@ static void fill(struct target *t, struct report *r, const struct report_thread 
 	if (py_exception_text(t->py, e, TEXT_MAX, r->arena, &out->text) < 0)
 		out->text = (struct str){ 0 };
 	if (e->traceback)
-		add_traceback(t, r, e->traceback, shown, out);
+		add_traceback(t, r, e->traceback, shown, left, out);
 }
 
 static void add(struct target *t, struct report *r, const struct report_thread *th, const struct py_exception *e, bool raised, bool kept)
@@ -66,21 +67,23 @@ static void add(struct target *t, struct report *r, const struct report_thread *
 	struct report_exception *out = vec_push(&r->exceptions);
 	out->raised = raised;
 	out->kept = kept;
-	fill(t, r, th, e, PASSED, out);
+	uint64_t left = READ_MAX;
+	fill(t, r, th, e, PASSED, &left, out);
 }
 
 /* 2.7 keeps one until the function returns that handled it: of a thread that goes its way that says nothing. */
 void exceptions_handling(struct target *t, struct report *r)
 {
 	struct py_exception e;
+	uint64_t entries = READ_MAX, passed = READ_MAX;
 	if (!t->py || TRAIT(t->py, handled_kept) > 0)
 		return;
 	for (size_t i = 0; i < r->threads.n; i++) {
 		struct report_thread *th = &r->threads.p[i];
-		if (!th->state || th->stale || th->starting || th->crashed || py_exception_handled(t->py, th->state, &e) < 0)
+		if (!th->state || th->stale || th->starting || th->crashed || py_exception_handled_within(t->py, th->state, &entries, &e) < 0)
 			continue;
 		struct report_exception *out = arena_alloc(r->arena, sizeof *out);
-		fill(t, r, th, &e, ENDS, out);
+		fill(t, r, th, &e, ENDS, &passed, out);
 		if (out->type.s && !str_is(out->type, "NoneType")) /* else it may be None, which is not in the file */
 			th->handling = out;
 	}

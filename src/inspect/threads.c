@@ -374,7 +374,7 @@ enum { PLACE_FRAMES = 100000 }; /* of one state looked at; a run of the evaluati
  * Where on the C stack its innermost evaluation lies: 3.10 to 3.12 keep a C frame there, from 3.12 on what ends a run of frames
  * does.  Only asked of a thread that has several states.
  */
-static void place_state(const struct py *py, struct state *st)
+static void place_state(const struct py *py, struct state *st, unsigned long *left)
 {
 	addr_t at, root = 0, base = 0;
 	if (st->placed)
@@ -385,12 +385,12 @@ static void place_state(const struct py *py, struct state *st)
 	struct walk w = py_frames(py, st->th.frame);
 	struct py_frame f;
 	int rc = 1;
-	for (unsigned n = 0; n < PLACE_FRAMES && !(st->runs && (st->place || by_cframe)) && (rc = py_next_frame(&w, &f)) > 0; n++) {
+	for (unsigned n = 0; n < PLACE_FRAMES && *left && !(st->runs && (st->place || by_cframe)) && (rc = py_next_frame(&w, &f)) > 0; n++, --*left) {
 		st->runs |= !f.shim;
 		if (f.shim && !st->place && f.addr != base)
 			st->place = f.addr;
 	}
-	st->runs |= rc < 0;
+	st->runs |= rc < 0 || (!*left && st->th.frame);
 	if (!st->runs)
 		st->place = 0;
 	else if (by_cframe)
@@ -417,6 +417,7 @@ static void chain_states(struct collect *c)
 {
 	const struct py *py = c->t->py;
 	CLEANUP(cleanup_free) struct py_thread **all = xcalloc(c->states.n + 1, sizeof *all);
+	unsigned long left = FRAMES_OF_ALL;
 	size_t unsure = 0;
 	pid_t unsure_tid = 0;
 	for (size_t i = 0; i < c->states.n; i++)
@@ -433,11 +434,11 @@ static void chain_states(struct collect *c)
 		}
 		if (e->first == e->last) {
 			struct state *one = &c->states.p[e->first - 1];
-			place_state(py, one);
+			place_state(py, one, &left);
 			e->runs = one->runs;
 			e->unplaced = one->runs && !one->place;
 		}
-		place_state(py, st);
+		place_state(py, st, &left);
 		if (st->runs && (st->th.unsure || (e->runs && (e->unplaced || !st->place)))) {
 			if (st->th.unsure && !unsure++)
 				unsure_tid = st->th.tid;

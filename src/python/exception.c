@@ -69,7 +69,7 @@ static int handled_in_thread(const struct py *py, addr_t thread, struct py_excep
 	return rc;
 }
 
-int py_exception_handled(const struct py *py, addr_t thread, struct py_exception *ret)
+int py_exception_handled_within(const struct py *py, addr_t thread, uint64_t *left, struct py_exception *ret)
 {
 	if (!HAS(py, PyThread, exc_info))
 		return handled_in_thread(py, thread, ret);
@@ -78,8 +78,8 @@ int py_exception_handled(const struct py *py, addr_t thread, struct py_exception
 	int rc = READ(py, thread, PyThread, exc_info, &item);
 	if (rc < 0)
 		return rc;
-	struct walk w = walk_start(py, item, HANDLED_MAX);
-	while ((rc = walk_enter(&w)) > 0) {
+	struct walk w = walk_start(py, item, *left < HANDLED_MAX ? *left : HANDLED_MAX);
+	for (; (rc = walk_enter(&w)) > 0; --*left) {
 		struct py_exception e = { 0 };
 		item = w.next;
 		rc = READ(py, item, PyErrItem, exc_value, &e.value);
@@ -101,6 +101,12 @@ int py_exception_handled(const struct py *py, addr_t thread, struct py_exception
 		walk_leave(&w, item);
 	}
 	return rc < 0 ? rc : ERR_ABSENT;
+}
+
+int py_exception_handled(const struct py *py, addr_t thread, struct py_exception *ret)
+{
+	uint64_t left = HANDLED_MAX;
+	return py_exception_handled_within(py, thread, &left, ret);
 }
 
 int py_exception_raised(const struct py *py, addr_t thread, struct py_exception *ret)

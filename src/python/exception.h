@@ -13,6 +13,8 @@ struct py_exception {
  * ERR_ABSENT: nothing is being handled; other ERR_*: it cannot be read.
  */
 int py_exception_handled(const struct py *py, addr_t thread, struct py_exception *ret) MUST_CHECK;
+/* The same of one thread of many: *left is how many entries may be read of all, and becomes what is left.  ERR_LIMIT. */
+int py_exception_handled_within(const struct py *py, addr_t thread, uint64_t *left, struct py_exception *ret) MUST_CHECK;
 /*
  * 2.7: the exception that the innermost `finally` holds which a frame of the thread stands in; sys.exc_info() does not say it
  * there.  ERR_ABSENT: none is held; other ERR_*: it cannot be told.  Later versions have it in py_exception_handled.

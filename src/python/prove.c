@@ -10,7 +10,7 @@
 #include "python/object.h"
 #include "python/version.h"
 
-enum { LOOK_INTERPS = 64, LOOK_THREADS = 64 };
+enum { LOOK_INTERPS = 64, LOOK_THREADS = 64, LOOK_SHIMS = 64 /* healthy ones have one, and 3.15 its base frame */ };
 
 static int refuse(struct proof *p, int stage, const char *fmt, ...) PRINTF(3, 4);
 static int refuse(struct proof *p, int stage, const char *fmt, ...)
@@ -234,7 +234,7 @@ static bool any_frame(const struct py *py)
 			struct walk frames = py_frames(py, t.frame);
 			struct py_frame f;
 			int rc;
-			while ((rc = py_next_frame(&frames, &f)) == 1 && f.shim)
+			while ((rc = py_next_frame(&frames, &f)) == 1 && f.shim && frames.n < LOOK_SHIMS)
 				;
 			if (rc)
 				return true;

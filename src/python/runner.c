@@ -20,6 +20,7 @@ enum {
 	LOOKED_AT = 32,           /* of a state's frames, the innermost */
 	NEAR = 8,                 /* of those, one of which the stack of who evaluates them has */
 	TO_SHIM = 100000,         /* frames between the innermost and the shim beneath it */
+	TO_SHIMS = 10000000,      /* ... of all states: nothing keeps damaged ones from leading to one chain */
 	STACK_MAX = 8 << 20,      /* bytes of a stack in use that are read */
 	ALL_MAX = 1 << 30,        /* ... of all stacks */
 	BLOCK = 1 << 12
@@ -49,6 +50,13 @@ static int claim_order(const void *a, const void *b)
 	return x->t < y->t ? -1 : x->t > y->t;
 }
 
+static int tid_order(const void *a, const void *b)
+{
+	const pid_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
 static void give(const struct py *py, struct py_thread *t, pid_t tid, addr_t tls)
 {
 	if (t->tid == tid)
@@ -68,28 +76,28 @@ static void lose(struct py_thread *t)
 }
 
 /* From 3.12 on: the shim beneath the innermost run. 0: none, or that of no run (3.15's base_frame). */
-static addr_t shim_of(const struct py *py, const struct py_thread *t)
+static addr_t shim_of(const struct py *py, const struct py_thread *t, unsigned long *left)
 {
 	struct walk w = py_frames(py, t->frame);
 	struct py_frame f;
 	addr_t base = 0;
 
 	(void)!READ(py, t->addr, PyThread, base_frame, &base);
-	for (unsigned n = 0; n < TO_SHIM && py_next_frame(&w, &f) == 1; n++)
+	for (unsigned n = 0; n < TO_SHIM && *left && py_next_frame(&w, &f) == 1; n++, --*left)
 		if (f.shim)
 			return f.addr == base ? 0 : f.addr;
 	return 0;
 }
 
 /* What a thread that evaluates keeps on its own stack of it. */
-static void place(const struct py *py, struct claim *c)
+static void place(const struct py *py, struct claim *c, unsigned long *left)
 {
 	addr_t at, root = 0;
 
 	if (HAS(py, PyThread, cframe))
 		c->placed = READ(py, c->t->addr, PyThread, cframe, &at) == 0 && !(READ(py, c->t->addr, PyThread, root_cframe, &root) == 0 && at == root);
 	else
-		c->placed = HAS(py, PyThread, current_frame) && (at = shim_of(py, c->t));
+		c->placed = HAS(py, PyThread, current_frame) && (at = shim_of(py, c->t, left));
 	const struct py_tid *on = c->placed ? thread_by_stack(py, at) : NULL;
 	c->nowhere = c->placed && !on;
 	c->placed = on != NULL;
@@ -101,14 +109,13 @@ static void place(const struct py *py, struct claim *c)
  * One whose thread is gone, by its ids.  The stack of that may be another's now, which leaves alone only what lies above its own: so it
  * has to be that of a thread that nothing else is known to run in.
  */
-static void place_gone(const struct py *py, struct claim *c, const struct claim *known, size_t n)
+static void place_gone(const struct py *py, struct claim *c, const pid_t *busy, size_t n, unsigned long *left)
 {
-	const addr_t at = shim_of(py, c->t);
+	const addr_t at = shim_of(py, c->t, left);
 	const struct py_tid *on = at ? thread_by_stack(py, at) : NULL;
 
-	for (size_t i = 0; on && i < n; i++)
-		if (known[i].t->tid == on->tid && known[i].t->frame)
-			return;
+	if (on && bsearch(&on->tid, busy, n, sizeof *busy, tid_order))
+		return;
 	c->placed = on != NULL;
 	if (on)
 		give(py, c->t, on->tid, on->tls);
@@ -353,6 +360,7 @@ void py_find_runners(const struct py *py, struct py_thread *const *threads, size
 	const size_t n_image = image_threads(py->img, &image);
 	struct held *held = NULL;
 	size_t n_all = 0, n_left = 0;
+	unsigned long shims_left = TO_SHIMS;
 
 	for (size_t i = 0; i < n; i++)
 		if ((threads[i]->tid || (threads[i]->stale && threads[i]->frame)) && !threads[i]->starting)
@@ -374,11 +382,17 @@ void py_find_runners(const struct py *py, struct py_thread *const *threads, size
 			by_number(py, all + i, next - i);
 		for (size_t k = i; k < next && runs && (shims || next > i + 1); k++)
 			if (all[k].t->tid && all[k].t->frame)
-				place(py, &all[k]);
+				place(py, &all[k], &shims_left);
 	}
+	CLEANUP(cleanup_free) pid_t *busy = xcalloc(n_all + 1, sizeof *busy); /* those with frames */
+	size_t n_busy = 0;
+	for (size_t i = n_gone; i < n_all; i++)
+		if (all[i].t->tid && all[i].t->frame)
+			busy[n_busy++] = all[i].t->tid;
+	qsort(busy, n_busy, sizeof *busy, tid_order);
 	for (size_t i = 0; i < n_gone; i++)
 		if (shims)
-			place_gone(py, &all[i], all + n_gone, n_all - n_gone);
+			place_gone(py, &all[i], busy, n_busy, &shims_left);
 	for (size_t i = 0; i < n_all; i++)
 		if (i < n_gone || all[i].t->tid)
 			all[n_left++] = all[i];
