@@ -42,8 +42,10 @@ static const struct fork {
 	{ .stack = { LAUNCH_27 }, .process = PARENT, .name = "worker-7", .ppid = PARENT, .want = WORKER },
 	{ .stack = { LAUNCH }, .process = PARENT, .number = PID, .ppid = PARENT, .want = "in a child that multiprocessing forked from pid 99" },
 	{ .stack = { LAUNCH }, .process = PARENT, .name = "a\x1b[31m", .number = PID, .ppid = PARENT, .want = "in a child that multiprocessing forked (\"a\x1b[31m\") from pid 99" },
-	/* In a pid namespace: threading noted the number that the process sees. */
-	{ .stack = { LAUNCH }, .process = PARENT, .name = "worker-7", .number = 7, .snapshot = true, .ns_pid = 7, .ppid = PARENT, .want = WORKER },
+	/* In a pid namespace: what Python keeps are the numbers there, which are not those of the snapshot's parent, also where they are equal. */
+	{ .stack = { LAUNCH }, .process = PARENT, .name = "worker-7", .number = 7, .snapshot = true, .ns_pid = 7, .ppid = PARENT, .want = NULL },
+	{ .stack = { LAUNCH }, .process = 3, .name = "worker-7", .number = 7, .snapshot = true, .ns_pid = 7, .ppid = PARENT, .same_exec = true, .comm = "python",
+	  .want = "in a child that pid 99 (\"python\") forked" },
 	/* Not it: its parent is another one (a child of that child), or its thread's number is another's. */
 	{ .stack = { LAUNCH }, .process = PARENT, .name = "worker-7", .number = PID, .ppid = OTHER, .want = NULL },
 	{ .stack = { LAUNCH }, .process = PARENT, .name = "worker-7", .number = OTHER, .ppid = OTHER, .want = "in a child that pid 555 forked" },
@@ -68,7 +70,8 @@ static const struct fork {
 	{ .stack = { "go /a.py" }, .ppid = PARENT, .want = NULL },
 	/* A snapshot tells which of them is its own in its namespace; an older one does not, and then only the parent's is believed. */
 	{ .stack = { "go /a.py" }, .number = 7, .snapshot = true, .ns_pid = 7, .ppid = PARENT, .want = NULL },
-	{ .stack = { "go /a.py" }, .number = 3, .snapshot = true, .ns_pid = 7, .ppid = PARENT, .want = "in a child that pid 3 forked, or that a child of it did" },
+	{ .stack = { "go /a.py" }, .number = 3, .snapshot = true, .ns_pid = 7, .ppid = PARENT, .want = "in a child that pid 3 (in its pid namespace) forked, or that a child of it did" },
+	{ .stack = { "go /a.py" }, .number = PARENT, .snapshot = true, .ns_pid = 7, .ppid = PARENT, .want = "in a child that pid 99 (in its pid namespace) forked, or that a child of it did" },
 	{ .stack = { "go /a.py" }, .number = 7, .snapshot = true, .ppid = PARENT, .want = NULL },
 	{ .stack = { "go /a.py" }, .number = PARENT, .snapshot = true, .ppid = PARENT, .want = "in a child that pid 99 forked" },
 	/* The parent as the snapshot has it: the same program, still the same image of it. */
@@ -80,6 +83,8 @@ static const struct fork {
 	{ .stack = { "go /a.py" }, .number = PID, .ppid = PARENT, .apart = true, .want = "in a child that a thread other than the main one forked" },
 	{ .stack = { "go /a.py" }, .number = OTHER, .ppid = PARENT, .apart = true, .other_main = true, .want = "in a child that a thread other than the main one forked" },
 	{ .stack = { "go /a.py" }, .number = OTHER, .ppid = PARENT, .apart = true, .want = "in a child that a thread other than the main one forked (thread 555)" },
+	{ .stack = { "go /a.py" }, .number = OTHER, .snapshot = true, .ns_pid = 7, .ppid = PARENT, .apart = true,
+	  .want = "in a child that a thread other than the main one forked (thread 555 in its pid namespace)" },
 	/* By C code: what is left of the parent's threads. */
 	{ .stack = { "go /a.py" }, .ppid = PARENT, .left = true, .want = "likely in a child that C code forked without telling Python: of 1 of its threads only the state is there" },
 	{ .stack = { "go /a.py" }, .whose = SECOND, .ppid = PARENT, .left = true, .want = NULL },

@@ -249,6 +249,7 @@ static struct str parent_words(struct arena *a, const struct image_facts *f, int
 		: str_printf(a, "in a child that was forked (" STR_FMT ")", STR_ARG(depth));
 }
 
+/* The numbers that Python keeps are those of its pid namespace; all others of a snapshot are those that pysnap saw. */
 static void forked(struct target *t, struct report *r)
 {
 	const struct image_facts *f = image_facts(t->img);
@@ -258,6 +259,8 @@ static void forked(struct target *t, struct report *r)
 	const int generation = fork_generation(t);
 	struct str name = { 0 };
 	int64_t parent;
+	const bool inner = f->ns_pid > 0 && f->ns_pid != f->pid;
+	const char *where = inner ? " (in its pid namespace)" : "";
 	if (generation == 0) /* whatever looks like it: it was not */
 		return;
 	for (size_t i = 0; i < n && !main; i++)
@@ -267,9 +270,9 @@ static void forked(struct target *t, struct report *r)
 	const bool own = number > 0 && (number == f->pid || number == f->ns_pid);
 	/* It is the one that multiprocessing forked, and none that this has forked: by its one fork, its parent, or what _bootstrap noted. */
 	if (py && launched(r, f->pid) && by_multiprocessing(py, py->interp_head, r->arena, &name, &parent) && (number < 0 || own) &&
-	    (generation == 1 || parent == f->ppid)) {
-		say(r, name.len ? str_printf(r->arena, "in a child that multiprocessing forked (\"" STR_FMT "\") from pid %" PRId64, STR_ARG(name), parent)
-			: str_printf(r->arena, "in a child that multiprocessing forked from pid %" PRId64, parent));
+	    (generation == 1 || (!inner && parent == f->ppid))) {
+		say(r, name.len ? str_printf(r->arena, "in a child that multiprocessing forked (\"" STR_FMT "\") from pid %" PRId64 "%s", STR_ARG(name), parent, where)
+			: str_printf(r->arena, "in a child that multiprocessing forked from pid %" PRId64 "%s", parent, where));
 		return;
 	}
 	/*
@@ -281,7 +284,7 @@ static void forked(struct target *t, struct report *r)
 	if (parent > 0 && f->kind == IMAGE_SNAPSHOT && !f->ns_pid && generation < 0 && parent != f->ppid)
 		parent = -1; /* it may be its own number in a namespace of its own */
 	if (main && on_a_threads_stack(t->img, main)) {
-		say(r, parent > 0 && is_this(py, py->interp_head, main) ? str_printf(r->arena, "in a child that a thread other than the main one forked (thread %" PRId64 ")", parent)
+		say(r, parent > 0 && is_this(py, py->interp_head, main) ? str_printf(r->arena, "in a child that a thread other than the main one forked (thread %" PRId64 "%s)", parent, inner ? " in its pid namespace" : "")
 			: STR("in a child that a thread other than the main one forked"));
 		return;
 	}
@@ -291,7 +294,7 @@ static void forked(struct target *t, struct report *r)
 		return;
 	}
 	if (parent > 0) {
-		say(r, str_printf(r->arena, "in a child that pid %" PRId64 " forked%s", parent, parent == f->ppid || generation == 1 ? "" : ", or that a child of it did"));
+		say(r, str_printf(r->arena, "in a child that pid %" PRId64 "%s forked%s", parent, where, (!inner && parent == f->ppid) || generation == 1 ? "" : ", or that a child of it did"));
 		return;
 	}
 	if (generation > 0) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Processes in states that a healthy one is never in for long: code objects overwritten, threads that are being made, a main thread
-that has ended, a child that fork(2) made, an interpreter that is only starting.
+that has ended, a child that fork(2) made, another pid namespace, an interpreter that is only starting.
 
 states.py PYSNAP PYANALYZE [NAME...]     NAME: only interpreters whose name contains it
 """
@@ -189,6 +189,63 @@ def forked_report(name, rep, done, child):
     tap.ok("PZ407" in codes(rep), "%s: it is said" % name, rep["problems"])
 
 
+def children(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+        return [int(p) for p in f.read().split()]
+
+
+def namespace(python):
+    """Processes of another pid namespace: numbers are those that pysnap's user sees, and Python's own are said to be of there."""
+    name, prefix = "%s: a pid namespace" % python.name, ["unshare", "--pid", "--fork"]
+    try:
+        done = run(prefix + ["true"])
+        why = done.stderr.decode("utf-8", "replace").strip() if done.returncode else None
+        children(os.getpid())
+    except OSError as e:
+        why = str(e)
+    if why is not None:
+        tap.skip(name, why)
+        return
+    target, inside = Target(python, "states.py", "namespace", prefix=prefix), []
+    try:
+        if not target.wait_ready():
+            said = target.text()
+            if "_ctypes" in said or "libffi" in said:
+                tap.skip(name, "no ctypes")
+            else:
+                tap.ok(False, "%s: the program gets there" % name, said)
+            return
+        first = children(target.pid)
+        inside = first + [c for p in first for c in children(p)]
+        own = [int(re.search(r"%s (\d+)" % word, target.text()).group(1)) for word in ("SELF", "CHILD")]
+        if not tap.ok(len(inside) == 2 and own[0] == 1 and own[1] not in inside, "%s: it is one" % name, (inside, own)):
+            return
+        for pid in inside:
+            rep, done = snapshot(pid, target.top)
+            if not tap.ok(rep is not None and done.returncode == 0, "%s: report" % name, done.stderr.decode("utf-8", "replace")):
+                return
+            tids = sorted(int(t) for t in os.listdir("/proc/%d/task" % pid))
+            tap.equal((rep["process"]["pid"], rep["verdict"]["tid"], sorted(t.get("tid") for t in rep["threads"])), (pid, pid, tids), "%s: numbers" % name)
+            tap.equal([(t["tid"], t["main"]) for t in rep["threads"] if t["name"] == "MainThread"], [(pid, True)], "%s: the main thread" % name)
+            tap.equal([t["name"] for t in rep["threads"] if t["tid"] != pid], ["keeper"] if pid == first[0] else [], "%s: the other" % name)
+            tap.ok(not [t for t in rep["threads"] if "stale" in t["state"]] and all(functions(rep, t) for t in rep["threads"]), "%s: all have their stacks" % name, rep["threads"])
+            text = run([PYANALYZE, os.path.join(target.top, "snap.pz")]).stdout.decode("utf-8", "replace")
+            said = re.search(r"^  state +(.*)$", text, re.M)
+            said = said and said.group(1)
+            if pid == first[0]: # whose own number is no other process's
+                tap.equal(said, None, "%s: nobody forked it" % name)
+            else:
+                tap.ok(said == 'in a child that multiprocessing forked ("worker-7") from pid 1 (in its pid namespace)' or
+                       re.match(r'in a child that pid %d \("[^"]+"\) forked$' % first[0], said or ""), "%s: who forked the child" % name, text[:600])
+            with open(os.path.join(target.top, "snap.pz"), "rb") as f:
+                plain = run(["gzip", "-dc"], stdin=f).stdout
+            tap.equal([int(n) for n in re.findall(rb'"ns_pid": ?(\d+)', plain)], [own[inside.index(pid)]], "%s: its own number is kept" % name)
+    finally:
+        for pid in inside[:1]:
+            os.kill(pid, signal.SIGKILL) # the first one of a namespace takes all others with it
+        target.end()
+
+
 def starting(python):
     """Python reads pyvenv.cfg beside its executable before it can import anything; a pipe there makes it wait."""
     name = "%s: starting" % python.name
@@ -224,7 +281,7 @@ def main():
     for python in find()[0]:
         if (wanted and not any(w in python.name for w in wanted)) or (python.minor, python.config) not in known:
             continue
-        for check in (damaged, churn, ended, handling, forked, starting):
+        for check in (damaged, churn, ended, handling, forked, namespace, starting):
             tap.part(python, check)
     tap.done()
 

@@ -48,8 +48,9 @@ class Target:
     """A program that runs in a folder of its own (with a name that is not ASCII), inside the interpreter's root."""
     limit = resource.RLIM_INFINITY # of its core
 
-    def __init__(self, python, program, *args):
-        self.python = python
+    def __init__(self, python, program, *args, **more):
+        """prefix: what starts the interpreter (it has to go on as the process that it is, or to fork one)."""
+        self.python, prefix = python, more.get("prefix")
         self.top = folder_in(python.root)
         self.folder = os.path.join(self.top, "földer 目")
         os.mkdir(self.folder)
@@ -57,15 +58,16 @@ class Target:
         inside = self.folder[len(python.root):]
         self.script = os.path.join(inside, program)
         self.truth = os.path.join(self.folder, "truth.json")
-        argv = (python.argv[2:] if python.root else python.argv) + [self.script] + [a.replace("TRUTH", os.path.join(inside, "truth.json")) for a in args]
+        argv = ((prefix + python.argv) if prefix else python.argv[2:] if python.root else python.argv) + [self.script] + [a.replace("TRUTH", os.path.join(inside, "truth.json")) for a in args]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ASAN", "UBSAN", "LD_"))}
         env.update(PYTHONIOENCODING="utf-8", LANG="C.UTF-8", LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1")
+        self.inside = None if prefix else python.root
         self.start(argv, env)
 
     def start(self, argv, env):
         self.out = open(os.path.join(self.top, "out"), "w+b")
         self.process = subprocess.Popen(argv, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=self.out,
-                                        stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=enter(self.python.root, self.folder, self.limit))
+                                        stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=enter(self.inside, self.folder, self.limit))
         self.pid = self.process.pid
 
     def text(self):
