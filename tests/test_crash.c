@@ -902,6 +902,7 @@ START_TEST(handler_name)
 		{ { "__kernel_sigreturn", "on_fault" }, { 0 }, "on_fault ran then; the process ended by SIGABRT" },
 		{ { "on_fault.part.0", "pthread_kill@@GLIBC_2.34" }, { 0 }, "on_fault ran then; the process ended by SIGABRT" },
 		{ { "abort.cold", "" }, { 0 }, "a signal handler ran then; the process ended by SIGABRT" },
+		{ { "on_fault", "likely" }, { 0 }, "a signal handler ran then; the process ended by SIGABRT" },
 	};
 	struct report *r = report_new();
 	struct report_frame frames[3] = { { .function = STR("work"), .pc = 0x10 } };
@@ -909,6 +910,7 @@ START_TEST(handler_name)
 	for (size_t i = 0; i < 2; i++) {
 		frames[i + 1].function = str_of(cases[_i].above[i]);
 		frames[i + 1].python = cases[_i].python[i];
+		frames[i + 1].likely = !strcmp(cases[_i].above[i], "likely");
 		frames[i + 1].signal = strstr(cases[_i].above[i], "sigreturn");
 		frames[i + 1].pc = frames[i + 1].python ? 0 : 0x20 + i;
 	}
@@ -1075,7 +1077,7 @@ int main(void)
 	tcase_add_loop_test(c, arm_origin, 0, 12);
 	tcase_add_loop_test(c, sending, 0, 7);
 	tcase_add_loop_test(c, returned, 0, 11);
-	tcase_add_loop_test(c, handler_name, 0, 7);
+	tcase_add_loop_test(c, handler_name, 0, 8);
 	tcase_add_loop_test(c, in_raise, 0, 6);
 	tcase_add_loop_test(c, ended_itself, 0, 4);
 	tcase_add_loop_test(c, no_frame, 0, COUNT(wrong));

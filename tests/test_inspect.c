@@ -212,6 +212,52 @@ START_TEST(handlers)
 }
 END_TEST
 
+/*
+ * A core without NT_SIGINFO, as qemu writes: a thread that stands at 0 has faulted all the same.  Where code of which nothing is in the
+ * file may be, no call is blamed for having led to where none is.
+ */
+#define NOT_SAID ": the core does not say who sent it"
+START_TEST(untold)
+{
+	static const struct { const char *abi; addr_t pc; int signo; const char *title; bool called, no_stack; } ways[] = {
+		{ "x86_64", 0, SIGSEGV, "SIGSEGV: execution of address 0x0 (a call of a null pointer)", true, false },
+		{ "x86_64", 0x10, SIGSEGV, "SIGSEGV: execution of address 0x10 (a jump to a null pointer)", true, false }, /* rax is 0 */
+		{ "x86_64", 0, SIGSEGV, "SIGSEGV" NOT_SAID, false, true }, /* its registers are not known */
+		{ "x86_64", 0, SIGABRT, "SIGABRT" NOT_SAID, false, false },
+		{ "x86_64", 0x61100, SIGSEGV, "SIGSEGV" NOT_SAID, false, false },
+		{ "x86_64", 0x77000, SIGSEGV, "SIGSEGV" NOT_SAID, false, false },
+		{ "i386", 0, SIGSEGV, "SIGSEGV: execution of address 0x0 (a call of a null pointer)", true, false },
+		{ "aarch64", 0, SIGSEGV, "SIGSEGV: execution of address 0x0 (a jump or return to a null pointer)", false, false },
+		{ "arm", 0x20, SIGSEGV, "SIGSEGV: execution of address 0x20 (a jump or return to a null pointer)", false, false },
+		{ "arm", 0x61100, SIGSEGV, "SIGSEGV" NOT_SAID, false, false },
+	};
+	__auto_type c = &ways[_i];
+	struct build_elf *b = build_elf_new(c->abi);
+	build_elf_thread(b, PID, c->pc, c->no_stack ? 0 : 0x31000);
+	build_elf_cursig(b, c->signo);
+	build_elf_prpsinfo(b, PID, 1, 0, "python", "python x.py");
+	uint8_t *stack = build_elf_memory(b, 0x30000, 0x2000, 3);
+	memset(stack, 0x11, 0x2000);
+	build_elf_put(b, stack + 0x1000, build_elf_abi(b)->width, 0x41105);
+	build_elf_file(b, 0x41000, 0x42000, 0, "/usr/lib/liba.so");
+	uint8_t *code = build_elf_memory(b, 0x41000, 0x1000, 5);
+	memset(code, 0x90, 0x1000);
+	memcpy(code + 0x103, "\xff\xd0", 2); /* call rax */
+	build_elf_absent(b, 0x61000, 0x1000, 5);
+	struct image *img = build_elf_open(b);
+	struct report *r = report_new();
+	struct err err = { .code = ERR_NOPYTHON, .msg = "found no CPython" };
+	say_with(NATIVE_UNWOUND, img, NULL, &err, r);
+	CLEANUP(cleanup_free) char *title = xasprintf(STR_FMT, STR_ARG(r->verdict.title));
+	ck_assert_str_eq(title, c->title);
+	ck_assert(r->verdict.kind == VERDICT_CRASH && r->verdict.likely);
+	ck_assert_msg((r->verdict.caller != NULL) == c->called, "%s", title);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
 enum { MAX_TABLES = 256 };
 static struct layout tables[MAX_TABLES];
 static int n_tables;
@@ -1066,6 +1112,7 @@ int main(void)
 	TCase *c = tcase_create("verdict");
 	tcase_add_loop_test(c, verdict, 0, (int)(sizeof verdicts / sizeof *verdicts));
 	tcase_add_loop_test(c, handlers, 0, (int)(sizeof handled / sizeof *handled));
+	tcase_add_loop_test(c, untold, 0, 10);
 	tcase_add_loop_test(c, culprit, 0, (int)(sizeof culprits / sizeof *culprits));
 	tcase_add_test(c, no_crash_id);
 	tcase_add_test(c, crash_detail);

@@ -353,17 +353,20 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 	return found;
 }
 
-/* The handler: the function right above what it interrupted; one without a name is not known by those that it calls. */
+/* The handler: the function right above what it interrupted; one without a name is not known by those that it calls, nor is any by likely frames. */
 static struct str name_of(const struct report_thread *th, addr_t pc)
 {
 	struct str name = { 0 };
 	const struct report_frame *f, *end = interrupted_frame(th, pc);
 	struct inward w = inward_all(th);
-	while ((f = inward_next(&w)) && f != end)
+	bool likely = false;
+	while ((f = inward_next(&w)) && f != end) {
+		likely |= !f->python && f->likely;
 		if (!f->python && !f->signal)
 			name = f->function.len && f->function.s[0] != '<' ? str_function(f->function) : (struct str){ 0 };
+	}
 	/* Handlers often end with a jump to what raises, not a call. */
-	return f && !abort_raises(name) ? name : (struct str){ 0 };
+	return f && !likely && !abort_raises(name) ? name : (struct str){ 0 };
 }
 
 void handler_said(struct report *r, const struct image_facts *f, const struct interrupted *in, const struct report_thread *th)

@@ -217,6 +217,11 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	enum crash_kind kind = (in && in->untold) || (!in && !f->siginfo.known) ? CRASH_UNTOLD : CRASH_SENT;
 	if (in && in->untold) {
 		r->verdict.title = str_printf(r->arena, STR_FMT ": a fault, or sent by another process: which is not in the core", STR_ARG(name));
+	/* A signal that was sent comes to no thread that stands there: it could not go on. */
+	} else if (!in && !f->siginfo.known && r->verdict.signal.number == SIGSEGV && pc < FAULT_NULL_PAGE && native->regs.sp && native->regs.known) {
+		fault = (struct fault){ .signo = SIGSEGV, .code = 1, .has_addr = true, .addr = pc, .regs = &native->regs };
+		r->verdict.title = fault_title(t, r, &fault);
+		kind = CRASH_NULL;
 	} else if ((in || f->siginfo.known) && signal_is_fault(fault.signo) && fault.code > 0) {
 		r->verdict.title = fault_title(t, r, &fault);
 		kind = !fault.fetched ? CRASH_FAULT : fault.addr < FAULT_NULL_PAGE ? CRASH_NULL : CRASH_WILD;
@@ -235,7 +240,8 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 		r->verdict.location = r->verdict.native;
 	if (r->verdict.native == r->verdict.location)
 		r->verdict.native = NULL;
-	came_from(t, r, th, fault.regs);
+	if (kind == CRASH_NULL || kind == CRASH_WILD) /* code may be in a file that is not known */
+		came_from(t, r, th, fault.regs);
 	const struct report_frame *callee = r->verdict.callee;
 	r->verdict.culprit = callee && callee->module.len && module_is_other(str_base(callee->module)) ? callee->module : crash_culprit(th, pc);
 	if (t->py) /* without Python's frames one crash in libc is like another */

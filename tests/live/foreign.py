@@ -11,6 +11,7 @@ is named with -e. What such a core lacks is covered by images built in memory (t
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -39,9 +40,10 @@ def stacks(rep):
     return out
 
 
-def guest_core(target):
+def guest_core(target, send=signal.SIGABRT):
     """The core that qemu writes of the guest; beside it lies qemu's own, which nobody wants."""
-    os.kill(target.pid, signal.SIGABRT)
+    if send:
+        os.kill(target.pid, send)
     target.process.wait(120)
     found = glob.glob(os.path.join(glob.escape(target.folder), "qemu_*.core"))
     return found[0] if found else None
@@ -94,11 +96,52 @@ def check(python):
         second.end()
 
 
+NOT_SAID = r": the core does not say who sent it"
+UNTOLD = r"SIGSEGV: (a fault, or sent by another process: which is not in the core|access to address 0x[0-9a-f]+ \(nothing is mapped there\))"
+# case of crash.py: the title, the innermost Python function; without NT_SIGINFO only a call of nothing is known to be a fault
+CRASHES = (
+    ("fault", "SIGSEGV" + NOT_SAID, "string_at"), ("abort", "SIGABRT" + NOT_SAID, "under"), ("same-sent", "SIGSEGV" + NOT_SAID, "same"),
+    ("same-null", r"SIGSEGV: execution of address 0x0 \(a (call of|call of or jump to|jump to|jump or return to) a null pointer\)", "same"),
+    ("faulthandler", UNTOLD, "string_at"), ("handler", UNTOLD + "|SIGABRT" + NOT_SAID, "string_at"), # qemu's frames on ARM keep nothing of a fault
+)
+
+
+def crashes(python):
+    """Nothing is said for certain of a guest's crash, and nothing wrong: the place in Python's code, and ids that are a certain crash's in no case."""
+    ids = {}
+    for case, title, function in CRASHES:
+        if case == "faulthandler" and python.minor == "2.7":
+            continue
+        name, target = "%s: %s" % (python.name, case), Target(python, "crash.py", case)
+        try:
+            core = guest_core(target, None)
+            if not core:
+                tap.skip(name, "no ctypes" if "_ctypes" in target.text() or "libffi" in target.text() else "this qemu writes none")
+                continue
+            done = run([PYANALYZE, "--json", "-e", python.argv[-1], core])
+            if not tap.ok(done.returncode == 0, "%s: report" % name, done.stderr.decode("utf-8", "replace")):
+                continue
+            rep = json.loads(done.stdout)
+            verdict = rep["verdict"]
+            tap.ok(verdict["kind"] == "crash" and re.fullmatch(title, verdict["title"]), "%s: title" % name, verdict["title"])
+            tap.equal((verdict["confidence"], (verdict.get("location") or {}).get("function")), ("likely", function), "%s: where, and how sure" % name)
+            tap.equal(verdict.get("ids_likely", False), "group_id" in verdict, "%s: its ids are not a certain one's" % name)
+            tap.ok("called_from" not in verdict or case == "same-null", "%s: no call is said to have led to where no code is" % name, verdict.get("called_from"))
+            tap.ok(not [s for s in verdict.get("explain", []) if " ran then" in s and not s.startswith("a signal handler")], "%s: no handler is named by frames that are likely" % name,
+                   verdict.get("explain"))
+            ids[case] = verdict.get("group_id")
+        finally:
+            target.end()
+    known = [i for i in ("same-sent", "same-null") if ids.get(i)]
+    tap.equal(len({ids[i] for i in known}), len(known), "%s: a call of nothing and a signal that was sent have different ids" % python.name)
+
+
 def main():
     found, absent = foreign()
     for python in found:
         if not sys.argv[2:] or any(w in python.name for w in sys.argv[2:]):
             tap.part(python, check)
+            tap.part(python, crashes)
     for name, why in absent:
         tap.skip(name, why)
     if not found:
