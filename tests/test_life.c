@@ -142,8 +142,10 @@ static void look_at(const struct layout *l, const struct fork *c, size_t row)
 	const addr_t room = build_alloc(b, 0x800), ident = room + 0x700;
 	const addr_t main = build_thread(b, b->interp, ident, PID);
 	addr_t other = 0;
-	if (c->whose == SECOND)
+	if (c->whose == SECOND) {
 		other = build_thread(b, b->interp, ident + 0x40, PID + 1);
+		b->lwps.p[b->lwps.n - 1].regs.sp = build_alloc(b, 0x10); /* its stack begins there, where its frames come to be */
+	}
 	if (c->left)
 		other = build_thread(b, b->interp, ident + 0x80, 0);
 	if (c->whose == MAIN)

@@ -137,30 +137,6 @@ static void note_other(struct report *r, const struct signal_frame *sf, int64_t 
 	verdict_note(r, "handler", text);
 }
 
-/*
- * A frame of a fault that is not what ended the process, where native frames do not lead to it: its handler may have been at work, or have
- * left by siglongjmp() long before, and the frame lies among what was never overwritten.
- */
-static void note_unled(struct target *t, struct report *r, const struct interrupted *in)
-{
-	struct sb b = { 0 };
-	const struct report_frame *f = native_frame_at(t, r, in->regs.pc);
-	sb_str(&b, signal_name(r->arena, in->signo));
-	if (signal_gives_address(in->signo, in->code, in->addr))
-		sb_printf(&b, " (address 0x%llx)", (unsigned long long)in->addr);
-	sb_printf(&b, " had come before, in ");
-	if (f->function.len)
-		sb_str(&b, f->function);
-	else
-		sb_printf(&b, "0x%llx", (unsigned long long)in->regs.pc);
-	if (f->module.len) {
-		sb_printf(&b, ", ");
-		sb_str(&b, str_base(f->module));
-	}
-	sb_printf(&b, "; whether its handler still ran is not known, since native frames do not lead there");
-	verdict_note(r, "handler", sb_take(&b, r->arena));
-}
-
 enum origin handler_origin_of(struct target *t, struct report *r, struct signal_frame *sf, int64_t tid, int last, struct interrupted *in)
 {
 	const enum trap_fit fit = doubt_info(t, r, sf);
@@ -323,10 +299,6 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 				note_other(r, &sf, f->pid, led > 0 && !in.doubtful);
 			continue;
 		}
-		if (origin == ORIGIN_FAULT && led <= 0 && f->siginfo.known && in.signo != last) {
-			note_unled(t, r, &in);
-			continue;
-		}
 		fill(&in, &sf, origin);
 		in.maybe_own = in.outside && other == 0;
 		in.other_tid = other;
@@ -338,7 +310,8 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 		found = raised_and_returned(t, r, native, ret);
 	if (found && !sure) {
 		put_frame(t, r, th, ret->regs.pc);
-		verdict_unsure(r, "a signal handler had run, and what it had interrupted was looked for on the stack, since native frames do not lead there");
+		verdict_unsure(r, "a signal handler had run, and what it had interrupted was looked for on the stack, since native frames do not lead there; "
+			"what a handler left by siglongjmp looks the same");
 	}
 	if (found && ret->doubtful)
 		verdict_unsure(r, ret->outside
