@@ -176,24 +176,47 @@ static int next_interpreter_frame(struct walk *w, struct py_frame *f, addr_t *ne
 	return 0;
 }
 
+/*
+ * Where a class is called whose __init__ is Python's, 3.12 on lays a frame of the interpreter's own between (Python/specialize.c:
+ * _Py_InitCleanup), which tracebacks leave out too.  Its code has one text for its name, its qualified name and its file.
+ */
+static bool is_own(struct walk *w, const struct py_frame *f)
+{
+	const struct py *py = w->py;
+	addr_t name, other;
+
+	if (!f->code || f->entry || f->owner || f->code == w->plain || TRAIT(py, owner_shim) == 255 || READ(py, f->code, PyCode, co_name, &name) < 0)
+		return false;
+	if (READ(py, f->code, PyCode, co_qualname, &other) == 0 && other == name && READ(py, f->code, PyCode, co_filename, &other) == 0 && other == name)
+		return true;
+	w->plain = f->code;
+	return false;
+}
+
 int py_next_frame(struct walk *w, struct py_frame *ret)
 {
-	int rc = walk_enter(w);
-	if (rc <= 0)
-		return rc;
-	struct py_frame f = { .addr = w->next, .lasti = -1 };
-	addr_t next;
-	if (HAS(w->py, PyFrame, previous))
-		rc = next_interpreter_frame(w, &f, &next);
-	else
-		rc = next_frame_object(w, &f, &next);
-	if (rc < 0)
-		return walk_stop(w, rc);
-	walk_leave(w, next);
-	if (!next && !may_end(w->py, &f))
-		w->failed = ERR_CORRUPT;
-	else if (w->owner)
-		witness_frame(w, &f, next);
-	*ret = f;
-	return 1;
+	for (;;) {
+		int rc = walk_enter(w);
+		if (rc <= 0)
+			return rc;
+		struct py_frame f = { .addr = w->next, .lasti = -1 };
+		addr_t next;
+		if (HAS(w->py, PyFrame, previous))
+			rc = next_interpreter_frame(w, &f, &next);
+		else
+			rc = next_frame_object(w, &f, &next);
+		if (rc == 0 && w->owner)
+			rc = witness_place(w, &f);
+		if (rc < 0)
+			return walk_stop(w, rc);
+		walk_leave(w, next);
+		if (!next && !may_end(w->py, &f))
+			w->failed = ERR_CORRUPT;
+		else if (w->owner)
+			witness_frame(w, &f, next);
+		if (is_own(w, &f))
+			continue;
+		*ret = f;
+		return 1;
+	}
 }

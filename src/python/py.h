@@ -82,7 +82,11 @@ struct walk {
 	addr_t gil_holder;        /* threads: the interpreter's */
 	bool main;                /* threads: of the main interpreter */
 	addr_t code;              /* frames: the last one that proved to be a code object */
-	unsigned long calls;      /* frames: of the evaluation loop, that the walk has left */
+	addr_t plain;             /* frames: the last code object that proved not to be the interpreter's own */
+	addr_t cframe;            /* frames: that of the call of the evaluation loop which runs them; 0: not known, or there is none */
+	addr_t chunk;             /* frames: of the thread's data stack, that has the last ones that were looked for; 0: none is known */
+	unsigned n_chunks;        /* frames: newer ones */
+	addr_t above;             /* frames: the last one, where its caller's has to lie right below it; 0: it need not */
 	addr_t oldest;            /* frames: the last one that lies on the thread's data stack */
 	const char *why;          /* frames: what speaks against the chain, where that is not the frame at next; NULL */
 	int failed;               /* what the next step will say */

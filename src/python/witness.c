@@ -7,11 +7,20 @@
  * caller's C frame says (Python/ceval.c 3.11, 3.12: _PyEval_EvalFrameDefault).
  *
  * A thread may have been stopped at any instruction.  A call of the evaluation loop is in tstate->cframe before it says which frame it
- * runs, and the frame before it is linked: as long as the C frame lies next to the thread's stack pointer, nothing it says is evidence.
+ * runs, and the frame before it is linked: as long as the C frame lies next to the thread's stack pointer, what it says counts only where
+ * it agrees with the caller's C frame and the data stack; what an earlier call left there looks like a frame too.
+ *
+ * The data stack, 3.11 on: a function that another one calls within one call of the evaluation loop has its frame right behind the
+ * caller's, whose code says how long that is, or at the start of a new chunk (Python/pystate.c, _PyThreadState_PushFrame, push_chunk);
+ * generators have theirs in themselves.
  *
  * No evidence are, as healthy threads have them: frames on the data stack that no chain leads to (one that returned is unlinked before
  * its locals are cleared, whose __del__ may run for ever; one that is called is there before it is linked, and comparing keywords runs
- * Python), and on 3.15 a chain that does not end at tstate->base_frame (greenlet starts chains of its own).
+ * Python: each time by a new call of the evaluation loop, before which there may be a gap for that), and on 3.15 a chain that does not end
+ * at tstate->base_frame (greenlet starts chains of its own).
+ *
+ * So what is damaged unseen: up to 3.10 an f_back, and from 3.13 on the link between two calls of the evaluation loop, that leads to an
+ * older frame of the same thread.  There only the native stack tells, whose calls of the loop then are more than the chain's.
  */
 #include "python/witness.h"
 
@@ -60,17 +69,19 @@ static const char *no_frame(const struct py *py, addr_t thread)
 	return NULL;
 }
 
-/* Does a call of the evaluation loop run these frames, from the first of which a frame or nothing (*oldest) leads on? */
-static bool runs(const struct py *py, addr_t frame, bool *oldest)
+/* Does a call of the evaluation loop run these frames, of which *first is the one it began with, and *after (0: nothing) the next one? */
+static bool runs(const struct py *py, addr_t frame, addr_t *first, addr_t *after)
 {
 	struct walk w = py_frames(py, frame);
 	struct py_frame f;
 
+	*first = 0;
 	while (py_next_frame(&w, &f) > 0 && !f.no_code) {
+		*first = f.shim ? *first : f.addr;
 		if (HAS(py, PyFrame, is_entry) ? !f.entry : !f.shim)
 			continue;
-		*oldest = !w.next;
-		return *oldest || is_frame(py, w.next);
+		*after = w.next;
+		return !w.next || is_frame(py, w.next);
 	}
 	return false;
 }
@@ -88,21 +99,35 @@ static bool leads(const struct py *py, addr_t frame, addr_t by)
 }
 
 /*
+ * Does it lie where the thread's data stack has no frame any more?  A function that returns takes its frame from there before its caller is
+ * the current one (3.11), but never that which the call of the evaluation loop began with.
+ */
+static bool is_above(const struct py *py, addr_t thread, addr_t frame)
+{
+	addr_t chunk, top, end;
+	uint64_t size;
+
+	return HAS(py, PyStackChunk, size) && READ(py, thread, PyThread, datastack_chunk, &chunk) == 0 && READ(py, thread, PyThread, datastack_top, &top) == 0 &&
+	       chunk && READ(py, chunk, PyStackChunk, size, &size) == 0 && add_fits(chunk, size, &end) && top > chunk && top <= end && frame >= top && frame < end;
+}
+
+/*
  * Did the newest call of the evaluation loop stop while it was being entered or left?  Then *caller is the frame that it was called
  * from, which is all that is sure.
  */
 static bool is_entering(const struct py *py, const struct py_thread *t, addr_t *caller)
 {
-	addr_t at, previous, frame;
-	bool oldest = false;
+	addr_t at, previous, frame, first, after = 0;
 
-	if (!HAS(py, PyCFrame, current_frame) || (runs(py, t->frame, &oldest) && !oldest) || READ(py, t->addr, PyThread, cframe, &at) < 0 || !at || at == root_of(py, t->addr))
+	if (!HAS(py, PyCFrame, current_frame) || READ(py, t->addr, PyThread, cframe, &at) < 0 || !at || at == root_of(py, t->addr))
 		return false;
 	const struct py_tid *on = thread_by_stack(py, at);
 	if (!on || on->tid != t->tid || at - on->at >= NEWEST * (addr_t)image_abi(py->img)->width)
 		return false;
-	if (READ(py, at, PyCFrame, previous, &previous) < 0 || !previous || READ(py, previous, PyCFrame, current_frame, &frame) < 0 ||
-	    (frame ? !is_frame(py, frame) : oldest) || leads(py, t->frame, frame))
+	if (READ(py, at, PyCFrame, previous, &previous) < 0 || !previous || READ(py, previous, PyCFrame, current_frame, &frame) < 0 || (frame && !is_frame(py, frame)))
+		return false;
+	const bool run = runs(py, t->frame, &first, &after);
+	if (run ? after == frame && !is_above(py, t->addr, first) : leads(py, t->frame, frame))
 		return false;
 	*caller = frame;
 	return true;
@@ -115,7 +140,9 @@ struct walk py_thread_frames(const struct py *py, const struct py_thread *t)
 	struct walk w = py_frames(py, entering ? caller : t->frame);
 
 	w.owner = t->addr;
-	w.calls = entering;
+	if (!HAS(py, PyCFrame, current_frame) || READ(py, t->addr, PyThread, cframe, &w.cframe) < 0 ||
+	    (entering && READ(py, w.cframe, PyCFrame, previous, &w.cframe) < 0))
+		w.cframe = 0;
 	if (!t->frame && !t->starting && !entering)
 		w.why = no_frame(py, t->addr);
 	if (w.why)
@@ -123,20 +150,19 @@ struct walk py_thread_frames(const struct py *py, const struct py_thread *t)
 	return w;
 }
 
-/* Where a chain ends after so many calls, their callers' C frame has none either. */
-static const char *by_cframe(const struct py *py, addr_t thread, unsigned long calls)
+/* The call of the evaluation loop that w->cframe is of began with a frame that next follows: its caller's C frame has that one too. */
+static const char *by_cframe(struct walk *w, addr_t next)
 {
-	const addr_t root = root_of(py, thread);
-	addr_t at, frame;
+	const struct py *py = w->py;
+	const addr_t at = w->cframe;
+	addr_t frame;
 
-	if (!HAS(py, PyCFrame, current_frame) || READ(py, thread, PyThread, cframe, &at) < 0)
+	if (!at || at == root_of(py, w->owner) || READ(py, at, PyCFrame, previous, &w->cframe) < 0)
+		w->cframe = 0;
+	if (!w->cframe || READ(py, w->cframe, PyCFrame, current_frame, &frame) < 0 || frame == next || !is_frame(py, frame))
 		return NULL;
-	for (; calls && at && at != root; calls--)
-		if (READ(py, at, PyCFrame, previous, &at) < 0)
-			return NULL;
-	if (calls || !at || READ(py, at, PyCFrame, current_frame, &frame) < 0 || !is_frame(py, frame))
-		return NULL;
-	return "the chain of frames ends at a call of the evaluation loop whose caller ran Python";
+	return next ? "the chain of frames leads on from a call of the evaluation loop to another frame than its caller's"
+		    : "the chain of frames ends at a call of the evaluation loop whose caller ran Python";
 }
 
 /* The first word that frames of functions take where there are none; ERR_ABSENT: no data stack. */
@@ -152,31 +178,75 @@ static int empty_top(const struct py *py, addr_t chunk, addr_t *previous, addr_t
 	return rc == 0 && !add_fits(data, image_abi(py->img)->width, ret) ? ERR_CORRUPT : rc;
 }
 
-/* Is the frame the oldest of the data stack?  Then nothing is missing; that it is not says nothing. */
-static bool is_oldest(const struct py *py, addr_t thread, addr_t frame)
+/*
+ * Has this chunk of the thread's data stack the frame?  *first: where the first one of it is; *previous: the chunk before it.  The walk and
+ * the chunks both lead from the newest to the oldest: chunks that are behind are not looked at again.
+ */
+static bool find_chunk(struct walk *w, addr_t frame, addr_t *first, addr_t *previous)
 {
-	addr_t chunk, previous = 0, empty, end;
+	const struct py *py = w->py;
+	addr_t end;
 	uint64_t size;
 
-	if (!frame || READ(py, thread, PyThread, datastack_chunk, &chunk) < 0)
+	if (!w->chunk && (w->n_chunks || READ(py, w->owner, PyThread, datastack_chunk, &w->chunk) < 0))
 		return false;
-	for (unsigned n = 0; n < CHUNKS && chunk; n++, chunk = previous) {
-		if (empty_top(py, chunk, &previous, &empty) < 0 || READ(py, chunk, PyStackChunk, size, &size) < 0 || !add_fits(chunk, size, &end))
-			return false;
-		if (frame > chunk && frame < end)
-			return !previous && frame == empty;
+	for (; w->chunk && w->n_chunks < CHUNKS; w->n_chunks++, w->chunk = *previous) {
+		/* Only the oldest leaves its first word empty. */
+		if (empty_top(py, w->chunk, previous, first) < 0 || READ(py, w->chunk, PyStackChunk, size, &size) < 0 || !add_fits(w->chunk, size, &end))
+			break;
+		*first -= *previous ? image_abi(py->img)->width : 0u;
+		if (frame > w->chunk && frame < end)
+			return true;
 	}
+	w->chunk = 0;
+	w->n_chunks = CHUNKS;
 	return false;
+}
+
+/* Is the frame the oldest of the data stack?  Then nothing is missing; that it is not says nothing. */
+static bool is_oldest(struct walk *w, addr_t frame)
+{
+	addr_t first, previous;
+
+	return frame && find_chunk(w, frame, &first, &previous) && !previous && frame == first;
+}
+
+/* Where what a frame of this code takes ends, as it stands on the data stack; 0: not known. */
+static addr_t end_of(const struct py *py, const struct py_frame *f)
+{
+	uint64_t locals, stack;
+	addr_t end;
+
+	if (READ(py, f->code, PyCode, co_nlocalsplus, &locals) < 0 || READ(py, f->code, PyCode, co_stacksize, &stack) < 0 || locals > INT32_MAX || stack > INT32_MAX ||
+	    !add_fits(f->addr, (uint64_t)py->layout.offset[F_PyFrame_localsplus], &end) || !add_fits(end, (locals + stack) * image_abi(py->img)->width, &end))
+		return 0;
+	return end;
+}
+
+int witness_place(struct walk *w, const struct py_frame *f)
+{
+	const struct py *py = w->py;
+	const addr_t above = w->above;
+	const bool placed = HAS(py, PyFrame, owner) && HAS(py, PyFrame, localsplus) && !f->shim && !f->owner && f->code;
+	addr_t first, previous, end;
+
+	w->above = placed && !f->entry ? f->addr : 0;
+	if (!above || !placed || !(end = end_of(py, f)) || end == above)
+		return 0;
+	if (!find_chunk(w, above, &first, &previous) || above == first)
+		return 0;
+	w->why = "a frame's caller is not the one below it on the stack of frames";
+	return ERR_CORRUPT;
 }
 
 void witness_frame(struct walk *w, const struct py_frame *f, addr_t next)
 {
-	w->calls += HAS(w->py, PyFrame, is_entry) ? f->entry : f->shim;
+	const bool call = HAS(w->py, PyFrame, is_entry) ? f->entry : f->shim;
+
 	if (!f->shim && HAS(w->py, PyFrame, owner) && !f->owner)
 		w->oldest = f->addr;
-	if (next || is_oldest(w->py, w->owner, w->oldest))
-		return;
-	w->why = by_cframe(w->py, w->owner, w->calls);
+	if (call && (next || !is_oldest(w, w->oldest)))
+		w->why = by_cframe(w, next);
 	if (w->why)
 		w->failed = ERR_CORRUPT;
 }

@@ -91,6 +91,9 @@ def check(python):
             tap.equal(got.get(thread), want[thread], "%s: stack of %r" % (name, thread))
         tids = [t.get("tid") for t in rep["threads"] if t["stack"]]
         tap.ok(None not in tids and len(set(tids)) == len(tids), "%s: every thread has a kernel thread of its own" % name, tids)
+        tap.equal([t.get("name") for t in rep["threads"] if t["main"]], ["MainThread"], "%s: the main thread" % name)
+        doubts = ("PZ401", "PZ402", "PZ407", "PZ412", "PZ415", "PZ418", "PZ421", "PZ422")
+        tap.equal([p for p in rep["problems"] if p["code"] in doubts] + [t["broken"] for t in rep["threads"] if "broken" in t], [], "%s: nothing is called lost" % name)
         tap.equal([t["name"] for t in rep["threads"] if t.get("state", []) and "stale" in t["state"]], [], "%s: none is said to have ended" % name)
     finally:
         second.end()
