@@ -523,37 +523,28 @@ static bool switches_stacks(const struct natives *n)
 }
 
 /*
- * A thread state without a frame, in a thread that evaluates Python and called something from there.  What the evaluation loop calls
- * before it links its frame, or after, lasts no time and calls little.  Up to 3.9 it may be another interpreter's, whose state names
- * another thread.  A thread without a state that evaluates has one that names another thread, or was not found.
+ * A thread that evaluates Python and called something from there, whose thread state has no frame, or none is known.  What the evaluation
+ * loop calls before it links its frame, or after, lasts no time and calls little.  Up to 3.9 a state may be another interpreter's, and names
+ * another thread.  A second Python has states of its own.  Where Python ends, the states of threads that wait for the lock for ever are
+ * gone before them (Python/pystate.c, _PyThreadState_DeleteExcept).
  */
 static void say_lost(struct natives *n, const struct native_stack *s, struct report_thread *th)
 {
 	enum { LEAF = 3 };
+	const struct py *py = n->t->py;
 	size_t first = th->has_python ? 0 : 1;
-	while (first < n->native.n && !n->native.p[first].eval)
+
+	if (!py || py->other || py->phase != PHASE_RUNNING || py_phase(py, py->interp_head) == PHASE_ENDING)
+		return;
+	while (first < n->native.n && !n->native.p[first].gap && !n->native.p[first].eval)
 		first++;
-	if (first >= n->native.n || (th->has_python && (first < LEAF || s->end != NATIVE_WHOLE || n->r->interps.n != 1 || switches_stacks(n))))
+	/* What was guessed, and what follows, may be left from before. */
+	if (first >= n->native.n || n->native.p[first].gap)
+		return;
+	if (th->has_python ? first < LEAF || s->end != NATIVE_WHOLE || n->r->interps.n != 1 || switches_stacks(n) : py->salvaged)
 		return;
 	th->broken = th->has_python ? STR("its thread state has no frame, though its native stack evaluates Python: it is likely lost")
 				    : STR("its native stack evaluates Python, but no thread state is known to be its own");
-	report_problem(n->r, P_FRAMES_BROKEN, (long long)th->tid, str_c(n->r->arena, th->broken), 0ULL, whole_or(n->t, NOT_THERE));
-}
-
-/*
- * A thread without a thread state that evaluates Python: its state was lost from the lists.  Where Python ends, the states of threads
- * that wait for the lock for ever are gone before them (Python/pystate.c, _PyThreadState_DeleteExcept).
- */
-static void say_stateless(struct natives *n, struct report_thread *th)
-{
-	const struct py *py = n->t->py;
-	size_t evals = 0;
-
-	for (size_t i = 1; i < n->native.n && !n->native.p[i].gap; i++) /* what was guessed may be left from before */
-		evals += n->native.p[i].eval;
-	if (!evals || !py || py->salvaged || py->other || py->phase != PHASE_RUNNING || py_phase(py, py->interp_head) == PHASE_ENDING)
-		return;
-	th->broken = STR("its native stack evaluates Python, but no thread state of it was found");
 	report_problem(n->r, P_FRAMES_BROKEN, (long long)th->tid, str_c(n->r->arena, th->broken), 0ULL, whole_or(n->t, NOT_THERE));
 }
 
@@ -598,10 +589,8 @@ void natives_stack(struct natives *n, size_t index, const struct native_part *pa
 			n->unmatched_names = rc == ERR_ABSENT;
 		}
 	}
-	if (n_parts ? !broken && !n->runs.n : n->interpreter && n->t->py && !n->t->py->salvaged)
+	if (!n_parts || (!broken && !n->runs.n))
 		say_lost(n, s, th);
-	else if (!n_parts)
-		say_stateless(n, th);
 	jit_evaluates(n, n_items);
 	size_t left = n->python.n;
 	for (size_t i = 0; i < n_items; i++) {
