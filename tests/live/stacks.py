@@ -3,7 +3,6 @@
 
 stacks.py PYSNAP PYANALYZE [NAME...]     NAME: only interpreters whose name contains it
 """
-import copy
 import json
 import os
 import re
@@ -38,10 +37,7 @@ class Case:
     def __init__(self, python, *args, **env):
         self.name = "%s: %s" % (python.name, args[0])
         self.python = python
-        if env: # Target's own environment has none of Python's
-            python = copy.copy(python)
-            python.argv = ["env"] + ["%s=%s" % e for e in env.items()] + python.argv
-        target = self.target = Target(python, "stacks.py", *args)
+        target = self.target = Target(python, "stacks.py", *args, env=env)
         self.core, why = target.core()
         self.options = ["--sysroot", python.root] if python.root else []
         self.rep = None

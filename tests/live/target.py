@@ -49,7 +49,7 @@ class Target:
     limit = resource.RLIM_INFINITY # of its core
 
     def __init__(self, python, program, *args, **more):
-        """prefix: what starts the interpreter (it has to go on as the process that it is, or to fork one)."""
+        """prefix: what starts the interpreter (it has to go on as the process that it is, or to fork one). env: variables, of which it has none of Python's."""
         self.python, prefix = python, more.get("prefix")
         self.top = folder_in(python.root)
         self.folder = os.path.join(self.top, "földer 目")
@@ -60,7 +60,7 @@ class Target:
         self.truth = os.path.join(self.folder, "truth.json")
         argv = ((prefix + python.argv) if prefix else python.argv[2:] if python.root else python.argv) + [self.script] + [a.replace("TRUTH", os.path.join(inside, "truth.json")) for a in args]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ASAN", "UBSAN", "LD_"))}
-        env.update(PYTHONIOENCODING="utf-8", LANG="C.UTF-8", LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1")
+        env.update(PYTHONIOENCODING="utf-8", LANG="C.UTF-8", LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1", **more.get("env", {}))
         self.inside = None if prefix else python.root
         self.start(argv, env)
 
