@@ -56,25 +56,25 @@ static void gather(struct target *t, const struct report_thread *th, const struc
 }
 
 /*
- * Does the collector know it?  What only looks like an object - an entry of a dictionary whose key is a type - stands in no list: what
- * follows in one is an object, or the list's head, which is a variable or lies on the stack.
+ * Does the collector know it?  What only looks like an object - an entry of a dictionary whose key is a type, and whose hash is no
+ * count of references - stands in no list: what follows in one is an object, or the list's head, which is a variable or lies on the stack.
  */
 static bool is_tracked(struct target *t, const struct py_collector *c, addr_t object, addr_t sp)
 {
-	enum { TRACKED = 1 }; /* _PyGC_BITS_TRACKED, Include/internal/pycore_gc.h of 3.13 */
+	enum { TRACKED = 1 /* _PyGC_BITS_TRACKED, Include/internal/pycore_gc.h of 3.13 */, COUNT_MAX = 1 << 30 };
 	const struct py *py = t->py;
 	struct object o;
 	uint64_t bits;
 	addr_t next;
 	if (HAS(py, PyObject, ob_gc_bits))
 		return READ(py, object, PyObject, ob_gc_bits, &bits) == 0 && bits & TRACKED;
-	if (collector_after(py, object, &next) < 0)
+	if (collector_after(py, object, &next) < 0 || READ(py, object, PyObject, ob_refcnt, &bits) < 0 || !(uint32_t)bits || (uint32_t)bits > COUNT_MAX)
 		return false;
 	for (unsigned i = 0; i < COLLECTOR_LISTS; i++)
 		if (c->list[i] == next)
 			return true;
 	const struct segment *stack = image_segment_at(t->img, sp);
-	return (stack && next - stack->start < stack->size) || (t->mods && modules_at(t->mods, next)) || object_at(py, next + py->layout.size[S_PyGCHead], &o) == 0;
+	return (stack && next - stack->start < stack->size) || (!c->list[0] && t->mods && modules_at(t->mods, next)) || object_at(py, next + py->layout.size[S_PyGCHead], &o) == 0;
 }
 
 /* Objects whose addresses are at hand. */
