@@ -365,10 +365,33 @@ static void behind(const struct layout *l)
 	}
 }
 
+/* Chunks that lead in a circle are no evidence, and are left soon. */
+static void circle(const struct layout *l)
+{
+	if (!layout_has(l, F_PyThread_datastack_chunk) || !layout_has(l, F_PyStackChunk_data) || !layout_has(l, F_PyFrame_owner))
+		return;
+	enum { N = 7 };
+	struct build *b = build_new(l);
+	addr_t t = build_thread(b, b->interp, IDENT, 100), code = work(b, "f"), chunk[N];
+	for (int k = 0; k < 3; k++)
+		push_plain(b, t, code);
+	for (int k = 0; k < N; k++) {
+		chunk[k] = build_alloc(b, 64);
+		WRITE(b, chunk[k], PyStackChunk, size, 64);
+		WRITE(b, chunk[k], PyStackChunk, previous, k ? chunk[k - 1] : 0);
+	}
+	WRITE(b, chunk[0], PyStackChunk, previous, chunk[N - 2]);
+	WRITE(b, t, PyThread, datastack_chunk, chunk[N - 1]);
+	struct seen s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == 0 && s.n == 3 && !s.w.chunk && s.w.n_chunks > N && s.w.n_chunks < 4 * N, "%s: %d, %d", l->name, s.rc, s.n);
+	build_free(b);
+}
+
 START_TEST(frames_on_their_stack)
 {
 	each_layout(own);
 	each_layout(behind);
+	each_layout(circle);
 }
 END_TEST
 

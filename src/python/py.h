@@ -84,7 +84,7 @@ struct walk {
 	addr_t code;              /* frames: the last one that proved to be a code object */
 	addr_t plain;             /* frames: the last code object that proved not to be the interpreter's own */
 	addr_t cframe;            /* frames: that of the call of the evaluation loop which runs them; 0: not known, or there is none */
-	addr_t chunk;             /* frames: of the thread's data stack, that has the last ones that were looked for; 0: none is known */
+	addr_t chunk, chunk_mark; /* frames: of the thread's data stack, that has the last ones that were looked for; 0: none is known */
 	unsigned n_chunks;        /* frames: newer ones */
 	addr_t above;             /* frames: the last one, where its caller's has to lie right below it; 0: it need not */
 	addr_t oldest;            /* frames: the last one that lies on the thread's data stack */

@@ -197,9 +197,13 @@ static bool find_chunk(struct walk *w, addr_t frame, addr_t *first, addr_t *prev
 		*first -= *previous ? image_abi(py->img)->width : 0u;
 		if (frame > w->chunk && frame < end)
 			return true;
+		if (!(w->n_chunks & (w->n_chunks + 1)))
+			w->chunk_mark = w->chunk;
+		if (*previous == w->chunk_mark) /* they lead in a circle */
+			break;
 	}
 	w->chunk = 0;
-	w->n_chunks = CHUNKS;
+	w->n_chunks++;
 	return false;
 }
 
