@@ -196,10 +196,10 @@ START_TEST(odd_information)
 }
 END_TEST
 
-/* What follows memory: said by the note, in no segment, and only as far as it is there. */
-static const struct { const char *place; uint64_t at, size; } places[] = {
+/* What follows memory: said by the note, in no segment, and only as far as it is there, in a .pz and when it was unpacked. */
+static const struct { const char *place; uint64_t at, size; bool cut; } places[] = {
 	{ "{\"at\":\"0\",\"size\":\"30000\"}", 0, 30000 }, { "{\"at\":\"29992\",\"size\":8}", 29992, 8 }, { "{\"at\":\"0\",\"size\":\"0\"}", 0, 0 },
-	{ "{\"at\":\"1\",\"size\":\"32768\"}", 0, 0 }, { "{\"at\":\"-8\",\"size\":\"8\"}", 0, 0 }, { "{\"at\":\"9223372036854775807\",\"size\":\"9223372036854775807\"}", 0, 0 },
+	{ "{\"at\":\"1\",\"size\":\"32768\"}", 0, 0, true }, { "{\"at\":\"-8\",\"size\":\"8\"}", 0, 0 }, { "{\"at\":\"9223372036854775807\",\"size\":\"9223372036854775807\"}", 0, 0, true },
 	{ "{\"size\":\"8\"}", 0, 0 }, { "7", 0, 0 }, { "[0,8]", 0, 0 },
 };
 
@@ -213,22 +213,33 @@ START_TEST(tail)
 	fill_at(FILL_TEXT, 7, bytes, 30000);
 	struct build_pz spec = { .plan = { .notes = &note, .n_notes = 1, .loads = loads, .n_loads = 2, .level = 1 }, .fill = FILL_TEXT, .tail = { bytes, 30000 } };
 	struct blob f = build_pz(&spec), all = gunzip(f, false);
-	struct image *img = open_image(f, NULL);
-	ck_assert_ptr_nonnull(img);
-	const struct image_facts *facts = image_facts(img);
-	ck_assert(!facts->truncated && facts->size % PZ_PAGE == 0 && facts->size <= all.len && facts->tail.size == 32768);
-	const struct segment *s;
-	ck_assert_uint_eq(image_segments(img, &s), 1);
-	const struct noted_file *noted = image_noted_at(img, 0x400000);
-	ck_assert_ptr_nonnull(noted);
-	ck_assert_uint_eq(noted->symbols, places[_i].at);
-	ck_assert_uint_eq(noted->symbols_size, places[_i].size);
-	if (noted->symbols_size) {
-		ck_assert_int_eq(facts->tail.read(facts->tail.ctx, noted->symbols, got, noted->symbols_size), 0);
-		ck_assert_int_eq(memcmp(got, bytes + noted->symbols, noted->symbols_size), 0);
+	uint64_t core_size = 0;
+	for (int unpacked = 0; unpacked < 3; unpacked++) { /* 2: without what follows the core in a .pz */
+		struct image *img = open_image(unpacked == 2 ? (struct blob){ all.p, (size_t)core_size } : unpacked ? all : f, NULL);
+		ck_assert_ptr_nonnull(img);
+		const struct image_facts *facts = image_facts(img);
+		if (!unpacked)
+			core_size = facts->size;
+		ck_assert(facts->kind == IMAGE_SNAPSHOT && core_size % PZ_PAGE == 0 && core_size <= all.len && facts->tail.size == 32768 + (unpacked == 1 ? all.len - core_size : 0));
+		const struct segment *s;
+		ck_assert_uint_eq(image_segments(img, &s), 1);
+		const struct noted_file *noted = image_noted_at(img, 0x400000);
+		ck_assert_ptr_nonnull(noted);
+		const bool past = places[_i].cut && (unpacked != 1 || _i != 3); /* by a byte: an index has more */
+		ck_assert_int_eq(noted->symbols_cut, past);
+		ck_assert_int_eq(facts->truncated, past && unpacked);
+		if (places[_i].cut && !past)
+			goto next;
+		ck_assert_uint_eq(noted->symbols, places[_i].at);
+		ck_assert_uint_eq(noted->symbols_size, places[_i].size);
+		if (noted->symbols_size) {
+			ck_assert_int_eq(facts->tail.read(facts->tail.ctx, noted->symbols, got, noted->symbols_size), 0);
+			ck_assert_int_eq(memcmp(got, bytes + noted->symbols, noted->symbols_size), 0);
+		}
+		expect_memory(img, &loads[0], FILL_TEXT);
+	next:
+		image_close(img);
 	}
-	expect_memory(img, &loads[0], FILL_TEXT);
-	image_close(img);
 	free(bytes);
 	free(got);
 	free((void *)f.p);

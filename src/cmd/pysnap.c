@@ -281,6 +281,18 @@ static void say_done(const struct job *j, const struct capture *c)
 		err_hint(&warning, "ulimit -n 1024, and the same again");
 		cli_warn(&j->cli, &warning);
 	}
+	const struct capture_unnamed unnamed = capture_unnamed(c);
+	if (unnamed.n) {
+		struct err warning = { 0 };
+		struct str name = str_base(unnamed.largest);
+		char more[48] = "";
+		if (unnamed.n > 1)
+			snprintf(more, sizeof more, " and %zu more", unnamed.n - 1);
+		err_set(&warning, ERR_LIMIT, "the snapshot is without the tables that name the functions of " STR_FMT "%s, for their size (%s)", STR_ARG(name), more,
+			str_size(unnamed.size, bytes));
+		err_hint(&warning, "pyanalyze where the same files are, or with --sysroot, -e or --lib-path");
+		cli_warn(&j->cli, &warning);
+	}
 	cli_say(&j->cli, "%s: %s from %s of memory, process %d was stopped for %s", j->out.name, str_size(capture_written(c), out),
 		str_size(capture_bytes(c), in), (int)j->pid, time);
 }

@@ -5,7 +5,7 @@
  * What p_memsz has beyond p_filesz is not there: the kernel leaves out pages that way (fs/binfmt_elf.c, elf_core_dump).
  * Where loads overlap, the later one in the table counts.
  */
-#include "image/image.h"
+#include "image/pz.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -548,6 +548,8 @@ static int load(struct bytes *b, struct image *img, struct err *err)
 		if (!c.thread && !image_segments(img, &segs))
 			rc = f->truncated ? cut_off(&c, "headers") : nothing_in_it(&c);
 	}
+	if (rc == 0)
+		rc = pz_notes_read(b, img, err);
 	vec_free(&c.ranges);
 	vec_free(&c.notes);
 	if (rc == 0)

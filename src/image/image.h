@@ -49,6 +49,8 @@ struct noted_file {
 	addr_t start, end;
 	struct blob build_id;              /* len 0 if not known */
 	uint64_t symbols, symbols_size;    /* an ELF file with its symbol tables alone, in the image's tail; size 0: there is none */
+	bool symbols_cut;                  /* there was one, behind the end of the image */
+	uint64_t symbols_left_out;         /* the tables are so large that they were left out; 0: not so */
 };
 
 /* What the file says besides memory and threads.  All text is valid UTF-8; absent is NULL / 0 / false. */

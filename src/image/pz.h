@@ -46,6 +46,10 @@ enum { PZ_INFO_MAX = 4 << 20 };   /* bytes of PZ_NOTE_INFO; longer ones are not 
 enum { PZ_SYMBOLS_MAX = 256 << 20 }; /* bytes of all tables of functions in the tail; further ones are not read */
 enum pz_why { PZ_WHY_UNREADABLE = 1, PZ_WHY_DONTDUMP = 2, PZ_WHY_DEVICE = 3, PZ_WHY_OPTION = 4, PZ_WHY_VANISHED = 5, PZ_WHY_UNTOUCHED = 6 };
 
+/* Notes and tail of the ELF core that b holds, once its loads, notes and threads are in img, which keeps b.  ERR_UNSUPPORTED: a later format. */
+int pz_notes_read(struct bytes *b, struct image *img, struct err *err) MUST_CHECK;
+int pz_too_new(const char *name, int64_t format, struct str tool, struct err *err); /* ERR_UNSUPPORTED */
+
 struct pz_writer;
 /*
  * Forward-only on fd (a pipe will do): headers and notes go out first, then pz_write in load order, each load's filesz

@@ -58,6 +58,22 @@ static bool knows_files(const struct modules *mods)
 	return false;
 }
 
+/* Of a file that is truncated. */
+static const char *missing_text(const struct target *t, struct report *r)
+{
+	const struct image_facts *f = image_facts(t->img);
+	size_t n = 0;
+
+	for (size_t i = 0; i < f->n_noted; i++)
+		n += f->noted[i].symbols_cut;
+	if (f->size < f->expected)
+		return str_c(r->arena, str_printf(r->arena, "the last %s of %s are missing; segments lost: %s", size_text(r->arena, f->expected - f->size),
+						  size_text(r->arena, f->expected), lost_text(r)));
+	if (n)
+		return str_c(r->arena, str_printf(r->arena, "memory is complete; behind it tables are missing that name the functions of %zu file%s", n, n == 1 ? "" : "s"));
+	return "memory and all that is told of it are complete; of what follows the end is missing";
+}
+
 static void input_facts(struct target *t, struct report *r)
 {
 	const struct image_facts *f = image_facts(t->img);
@@ -80,7 +96,7 @@ static void input_facts(struct target *t, struct report *r)
 			: str_printf(r->arena, "%s of content were used, no segment is cut", have);
 		report_problem(r, P_PACKED_DAMAGED, str_c(r->arena, f->damage), str_c(r->arena, used));
 	} else if (f->truncated) {
-		report_problem(r, P_TRUNCATED, size_text(r->arena, f->size), size_text(r->arena, f->expected), lost_text(r), whole_or(t, NULL));
+		report_problem(r, P_TRUNCATED, missing_text(t, r), whole_or(t, NULL));
 	} else if (f->n_lost) {
 		uint64_t bytes = 0;
 		for (size_t i = 0; i < f->n_lost; i++)

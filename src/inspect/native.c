@@ -38,7 +38,7 @@ struct natives {
 	long long broken_tid, unmatched_tid;
 	struct str broken_why, unmatched_why;
 	bool unmatched_names;  /* since the interpreter's functions have none */
-	struct module_names no_tables, unproven, no_names, no_lines, no_mini; /* the modules that lack them */
+	struct module_names no_tables, unproven, no_names, no_lines, no_mini, left_out; /* the modules that lack them */
 	int mini_rc;           /* why, of the first of no_mini */
 	struct VEC(struct merge_native) native;
 	struct VEC(struct merge_run) runs;
@@ -277,6 +277,10 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 		const int rc = mini_of(n, m);
 		add_module(rc < 0 ? &n->no_mini : &n->no_names, base_of(n, m));
 		n->mini_rc = n->mini_rc < 0 ? n->mini_rc : rc;
+		char size[STR_SIZE];
+		const struct noted_file *noted = image_noted_at(n->t->img, m->start);
+		if (noted && noted->symbols_left_out)
+			add_module(&n->left_out, str_printf(n->arena, STR_FMT " (%s)", STR_ARG(base_of(n, m)), str_size(noted->symbols_left_out, size)));
 	}
 	if (m && !m->vdso && n->t->native_limits.lines && n->records->done && !m->lines)
 		add_module(&n->no_lines, base_of(n, m));
@@ -631,6 +635,8 @@ void natives_end(struct natives *n)
 		report_problem(n->r, P_NO_DEBUG_INFO, module_names(n, &n->no_lines), "source lines are not shown", try);
 	else if (n->no_names.n)
 		report_problem(n->r, P_NO_DEBUG_INFO, module_names(n, &n->no_names), "functions without a name are shown as addresses", try);
+	if (n->left_out.n)
+		report_problem(n->r, P_NAMES_LEFT_OUT, module_names(n, &n->left_out));
 	if (n->no_mini.n)
 		report_problem(n->r, P_MINI_UNREAD, module_names(n, &n->no_mini),
 			       n->mini_rc == ERR_UNSUPPORTED ? "this pyanalyze is built without liblzma" : n->mini_rc == ERR_LIMIT ? "it is larger than is taken"

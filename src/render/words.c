@@ -266,7 +266,7 @@ void words_facts_file(struct sb *b, const struct report *r)
 		sb_printf(b, "core ");
 	}
 	words_size(b, r->input.size);
-	if ((snapshot || r->input.compression.s) && r->input.file_size) {
+	if ((snapshot || r->input.compression.s) && r->input.file_size && r->input.file_size != r->input.size) {
 		sb_printf(b, " (");
 		sb_str(b, r->input.compression.s ? r->input.compression : STR("packed"));
 		sb_printf(b, r->input.compression.s ? ", " : " ");

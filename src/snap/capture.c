@@ -511,6 +511,11 @@ size_t capture_unopened(const struct capture *c)
 	return n;
 }
 
+struct capture_unnamed capture_unnamed(const struct capture *c)
+{
+	return c->unnamed;
+}
+
 size_t capture_lost(const struct capture *c, uint64_t *bytes)
 {
 	size_t n = 0;

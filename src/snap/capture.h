@@ -22,6 +22,9 @@ int64_t capture_stopped_ns(const struct capture *c);
 uint64_t capture_bytes(const struct capture *c);         /* memory in the file, before compression */
 uint64_t capture_written(const struct capture *c);
 size_t capture_unopened(const struct capture *c);        /* files left out because too many are open */
+/* Files whose functions have no names in the snapshot, since the tables are large; valid until capture_free. */
+struct capture_unnamed { size_t n; uint64_t size /* of the tables of all */; struct str largest; /* its path */ };
+struct capture_unnamed capture_unnamed(const struct capture *c);
 size_t capture_lost(const struct capture *c, uint64_t *bytes); /* regions that could not be read */
 void capture_free(struct capture *c);                    /* takes NULL */
 

@@ -41,6 +41,7 @@ struct capture {
 	uint64_t image_bytes;     /* of memory in the file: copied, and pages of files; 0 before it is written */
 	int64_t stopped_ns, start_ns;
 	uint64_t written, late_lost;
+	struct capture_unnamed unnamed;
 	struct sb auxv, exe, cwd, cmdline, boot_id;
 	struct proc_stat stat;    /* of the first thread, before the stop */
 	int64_t ns_pid;          /* its own number in its pid namespace; 0: not known */

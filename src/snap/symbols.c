@@ -121,8 +121,8 @@ static uint64_t aligned(uint64_t v)
 	return (v + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
 }
 
-/* Which sections are taken: 0 if none, or if they are more than there may be. */
-static size_t choose(const struct file *f, const struct table *t, size_t take[SYMBOLS_PARTS])
+/* Which sections are taken: 0 if none, or if they are more than there may be, which *large says. */
+static size_t choose(const struct file *f, const struct table *t, size_t take[SYMBOLS_PARTS], uint64_t *large)
 {
 	size_t n = 0;
 	uint64_t size = header(t, t->n);
@@ -137,8 +137,10 @@ static size_t choose(const struct file *f, const struct table *t, size_t take[SY
 		if (!take[i] || !in_file(f, t, take[i]) || !add_fits(size, field(t, take[i], t->shape->sh_size, t->shape->word), &size))
 			return 0;
 	}
-	if (size > SYMBOLS_FILE_MAX)
+	if (size > SYMBOLS_FILE_MAX) {
+		*large = size;
 		return 0;
+	}
 	if (in_file(f, t, t->names) && field(t, t->names, t->shape->sh_size, t->shape->word) <= NAMES_MAX)
 		take[n++] = t->names;
 	return n;
@@ -156,10 +158,10 @@ static bool find(const struct file *f, struct symbols *ret)
 	size_t take[SYMBOLS_PARTS], n = 0;
 	*ret = (struct symbols){ .file = f };
 	if (unchanged(f) && read_table(f, &t))
-		n = choose(f, &t, take);
+		n = choose(f, &t, take, &ret->left_out);
 	if (!n) {
 		free(t.head);
-		return false;
+		return ret->left_out != 0;
 	}
 	const struct shape *s = t.shape;
 	const uint64_t end = aligned(header(&t, t.n));
@@ -202,6 +204,7 @@ const struct symbols *symbols_of(const struct symbols_list *l, const struct file
 void symbols_find(const struct files *files, const struct proc_maps *maps, struct symbols_list *ret)
 {
 	const struct file *last = NULL;
+	uint64_t largest = 0;
 	for (size_t i = 0; i < maps->n; i++) {
 		const struct file *f = maps->p[i].prot & 4 ? files_of(files, &maps->p[i]) : NULL;
 		struct symbols s;
@@ -210,7 +213,15 @@ void symbols_find(const struct files *files, const struct proc_maps *maps, struc
 		last = f;
 		if (s.size > SYMBOLS_ALL_MAX - ret->size) {
 			sb_free(&s.head);
-			continue;
+			s = (struct symbols){ .file = f, .left_out = s.size };
+		}
+		if (s.left_out) {
+			if (!ret->largest || s.left_out > largest) {
+				largest = s.left_out;
+				ret->largest = &maps->p[i];
+			}
+			ret->n_left_out++;
+			ret->left_out += s.left_out;
 		}
 		s.at = ret->size;
 		ret->size += s.size;

@@ -16,11 +16,15 @@ struct symbols {
 	struct sb head;              /* ELF header and section headers */
 	struct { uint64_t offset, size; } part[SYMBOLS_PARTS]; /* of the file; behind the head, each at a multiple of 8 */
 	size_t n_parts;
-	uint64_t at, size;           /* in the tail of the .pz */
+	uint64_t at, size;           /* in the tail of the .pz; size 0: left out */
+	uint64_t left_out;           /* so large were they */
 };
 struct symbols_list {
 	struct VEC(struct symbols) file;
 	uint64_t size;               /* of all */
+	const struct proc_map *largest; /* of those that were left out; NULL: none */
+	size_t n_left_out;
+	uint64_t left_out;           /* size of all those */
 };
 
 /* Of the files whose code is mapped, as far as they have any and are as they were when they were opened. */

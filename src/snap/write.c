@@ -332,7 +332,9 @@ static json_t *json_modules(const struct capture *c, const struct symbols_list *
 		struct str id = str_hex(a, (struct blob){ f->build_id, f->build_id_len });
 		set_text(o, "build_id", a, id.s ? id.s : "", id.len);
 		const struct symbols *s = symbols_of(symbols, f);
-		if (s) {
+		if (s && s->left_out)
+			set_decimal(o, "symbols_left_out", s->left_out);
+		if (s && s->size) {
 			json_t *place = json_object();
 			set_decimal(place, "at", s->at);
 			set_decimal(place, "size", s->size);
@@ -490,6 +492,8 @@ static int write_pieces(struct capture *c, struct pz_writer *w, const struct pie
 static int write_symbols(struct capture *c, struct pz_writer *w, const struct symbols_list *l, struct err *err)
 {
 	for (size_t i = 0; i < l->file.n; i++) {
+		if (!l->file.p[i].size)
+			continue;
 		int code = wrote(c, w, symbols_write(&l->file.p[i], w), err);
 		if (code)
 			return code;
@@ -511,6 +515,8 @@ int capture_write(struct capture *c, int fd, struct err *err)
 	make_file_note(c, &file);
 	if (c->opt.bundle == BUNDLE_ELF)
 		symbols_find(&c->files, &c->maps, &symbols);
+	c->unnamed = (struct capture_unnamed){ symbols.n_left_out, symbols.left_out,
+		symbols.largest ? (struct str){ (const char *)symbols.largest->path.p, symbols.largest->path.len } : (struct str){ 0 } };
 	make_info(c, &symbols, a, &info);
 	make_lost_note(c, &pieces, &lost);
 	make_notes(c, &notes, &psinfo, &file, &info, &lost);

@@ -580,6 +580,11 @@ def travels(s, lib, other):
         if shutil.which(tool):
             done = run(argv)
             tap.ok(plain.returncode == 0 and done.returncode in (0, 1) and b"truncated" not in done.stderr and done.stdout, "its content is a core for %s" % tool, done.stderr[:300])
+    unpacked = report(core, "-n", "--debug-path=")[0]
+    for rep in (unpacked, report(snap, "-n", "--debug-path=")[0]):
+        for key in ("path", "size", "expected_size", "file_size"): # the unpacked one has the index at its end
+            rep["input"].pop(key, None)
+    tap.equal(unpacked, rep, "unpacked, it gives the same report")
     # Cut anywhere behind memory: the report is there, but for those names.
     data = open(snap, "rb").read()
     for less in (10, 200, 5000, 60000):
@@ -588,7 +593,34 @@ def travels(s, lib, other):
             f.write(data[:-less])
         rep, done = report(cut, "-n", "--debug-path=")
         names = [f.get("function") for f in frames_of(rep) if LIB in f.get("module", "")]
-        tap.ok(done.returncode == 0 and len(names) == len(PARKED) and names[0] == "start_parking" and set(names[1:]) <= {"hidden_wait", None}, "cut by %d bytes: its frames" % less, names)
+        said = [p["message"] for p in rep["problems"] if p["code"] == "PZ101"]
+        lost = re.match(r"the file is truncated: memory is complete; behind it tables are missing that name the functions of [1-9]\d* files?$", said[0] if said else "")
+        whole = said == ["the file is truncated: memory and all that is told of it are complete; of what follows the end is missing"]
+        tap.ok(done.returncode == 0 and len(said) == 1 and (whole or lost) and (less > 10 or whole), "cut by %d bytes: what is missing" % less, said)
+        tap.ok(names == PARKED or (lost and names == ["start_parking"] + [None] * (len(PARKED) - 1)), "cut by %d bytes: its frames" % less, names)
+
+
+def large(s):
+    """Tables that are too large to travel: both programs say so, and the same file gives the names again."""
+    source = os.path.join(s.top, "many.s")
+    with open(source, "w") as f:
+        f.write(".text\n" + "".join("a_function_that_is_nowhere_exported_%d:\n" % i for i in range(150000)) + '.section .note.GNU-stack,"",@progbits\n')
+    lib = build_parks(s, "large.so", source)
+    p = Parked(s, lib)
+    try:
+        out = os.path.join(s.top, "large.pz")
+        done = run([PYSNAP, "-f", "-o", out, str(p.process.pid)])
+    finally:
+        p.end()
+    said = re.findall(r"pysnap: warning: the snapshot is without the tables that name the functions of %s, for their size \((\d+|\d+\.\d) MiB\)\n  try: " % re.escape(LIB), done.stderr.decode())
+    tap.ok(done.returncode == 0 and len(said) == 1, "large tables: pysnap says that they are left out", done.stderr.decode())
+    rep, _ = report(out, "-n", "--debug-path=")
+    tap.ok(functions(rep) == PARKED and "PZ213" not in codes(rep), "large tables: the file is here", functions(rep))
+    s.use(None)
+    rep, _ = report(out, "-n", "--debug-path=")
+    told = [re.sub(r" \(.*?\)", "", p["message"]) for p in rep["problems"] if p["code"] == "PZ213"]
+    tap.equal((functions(rep), told), (PARKED[:1] + [None] * (len(PARKED) - 1), ["the snapshot is without the tables that name the functions of %s: pysnap leaves out large ones" % LIB]),
+              "large tables: without the file, pyanalyze says why functions have no names")
 
 
 def bundle_none(s, lib, other):
@@ -789,6 +821,7 @@ def main():
                 lib, other = build_parks(s, "parks.so"), build_parks(s, "parks_other.so", "-DOTHER", "-O0")
                 bundle_none(s, lib, other)
                 travels(s, lib, other)
+                large(s)
                 mini(s, lib)
                 debug_frame(s)
                 rust(top, s.python)
