@@ -41,9 +41,6 @@ static const struct { int signo, code; unsigned depth, trap; int asked; bool cod
 	{ SIGSEGV, 1, 1, 0, SIGALRM, true, "SIGSEGV: access to address 0xbad000 (nothing is mapped there)", NULL },
 	{ SIGABRT, SI_TKILL, 1, 0, SIGALRM, true, NULL, "it likely came in a handler of SIGALRM" },
 	{ SIGABRT, SI_TKILL, 3, 0, SIGALRM, true, NULL, "it likely came in a handler of SIGALRM" },
-	/* A fault that is not what ended the process, most often its handler did; it may have left by siglongjmp() long before, so it is likely. */
-	{ SIGABRT, SI_TKILL, 1, 0, SIGSEGV, true, HAVE_ZYDIS ? "SIGSEGV: write to address 0x1234 (nothing is mapped there)"
-	  : "SIGSEGV: access to address 0x1234 (nothing is mapped there)", "a signal handler ran then; the process ended by SIGABRT" },
 	/* An old trap of a fault, and a handler that was told of a signal from outside: the code tells them apart, if it is there. */
 	{ SIGABRT, SI_TKILL, 1, 14, SIGALRM, false, NULL, "it likely came in a handler of SIGALRM" },
 };
