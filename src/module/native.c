@@ -79,8 +79,13 @@ static void reset_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* All that this program opens is closed on exec: what is not was open when it was started, and is somebody else's. */
-static void close_inherited(void)
+/*
+ * All that this program opens is closed on exec: what is not was open when it was started, and is somebody else's.  Looked up before
+ * the child is made, which opens nothing.
+ */
+struct inherited VEC(int);
+
+static void find_inherited(struct inherited *ret)
 {
 	DIR *dir = opendir("/proc/self/fd");
 	if (!dir)
@@ -88,12 +93,12 @@ static void close_inherited(void)
 	for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
 		int fd = atoi(e->d_name), flags = fd > 2 ? fcntl(fd, F_GETFD) : -1;
 		if (flags >= 0 && !(flags & FD_CLOEXEC))
-			close(fd);
+			*vec_push(ret) = fd;
 	}
 	closedir(dir);
 }
 
-static _Noreturn void child(struct native *n, int fd, pid_t parent)
+static _Noreturn void child(struct native *n, int fd, pid_t parent, const struct inherited *inherited)
 {
 	uint64_t data = data_now(), most;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -107,7 +112,8 @@ static _Noreturn void child(struct native *n, int fd, pid_t parent)
 		limit(RLIMIT_DATA, most);
 	for (int std = 0; n->said >= 0 && std < 3; std++)
 		dup2(n->said, std); /* libdw's assertions, and whatever it prints; nothing of the caller's */
-	close_inherited();
+	for (size_t i = 0; i < inherited->n; i++)
+		close(inherited->p[i]);
 	n->mods->sealed = true;
 	struct sb b = { 0 };
 	native_put_sandbox(&b, n->lim.no_sandbox ? 0 : sandbox_enter());
@@ -132,6 +138,8 @@ int native_start(struct image *img, struct modules *mods, const struct native_li
 	n->out = fd[0];
 	clock_gettime(CLOCK_MONOTONIC, &n->start);
 	disk_files_hold(mods);
+	struct inherited inherited = { 0 };
+	find_inherited(&inherited);
 	fflush(NULL); /* or both would write it */
 	sigset_t all, before; /* what comes to the child before it has its own waits until then */
 	sigfillset(&all);
@@ -139,10 +147,11 @@ int native_start(struct image *img, struct modules *mods, const struct native_li
 	pid_t parent = getpid(), pid = fork();
 	if (pid == 0) {
 		close(fd[0]);
-		child(n, fd[1], parent);
+		child(n, fd[1], parent, &inherited);
 	}
 	int saved = errno;
 	sigprocmask(SIG_SETMASK, &before, NULL);
+	vec_free(&inherited);
 	close(fd[1]);
 	if (pid < 0) {
 		native_close(n);
