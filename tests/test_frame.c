@@ -365,6 +365,26 @@ static void behind(const struct layout *l)
 	}
 }
 
+/* While greenlet switches, frames lead past the shims; where a frame's own object has kept the link to one, nothing is missing. */
+static void exposed(const struct layout *l)
+{
+	if (!layout_has(l, F_PyFrame_frame_obj) || TRAIT(&(struct py){ .layout = *l }, owner_shim) == 255)
+		return;
+	for (int kept = 0; kept < 2; kept++) {
+		struct build *b = build_new(l);
+		addr_t t = build_thread(b, b->interp, IDENT, 100), code = work(b, "f");
+		addr_t outer = push_plain(b, t, code), object = build_alloc(b, 512);
+		push_plain(b, t, code);
+		const addr_t link = build_frame_back(b, outer), shim = build_get(b, link, l->abi.width);
+		WRITE(b, outer, PyFrame, frame_obj, object);
+		build_ptr(b, build_field_at(b, object, F_PyFrameObject_f_frame_data), kept ? shim : 0);
+		build_ptr(b, link, 0);
+		struct seen s = walk_thread(build_py(b));
+		ck_assert_msg((s.rc == 0) == kept && s.n == 2, "%s: %d: %d, %d", l->name, kept, s.rc, s.n);
+		build_free(b);
+	}
+}
+
 /* Chunks that lead in a circle are no evidence, and are left soon. */
 static void circle(const struct layout *l)
 {
@@ -392,6 +412,7 @@ START_TEST(frames_on_their_stack)
 	each_layout(own);
 	each_layout(behind);
 	each_layout(circle);
+	each_layout(exposed);
 }
 END_TEST
 

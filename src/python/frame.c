@@ -121,6 +121,22 @@ static bool is_shim_owner(const struct py *py, uint64_t owner)
 }
 
 /*
+ * 3.12 on: while greenlet switches, it links a thread's frames past the shims, and keeps the link that was there in the frame object's own
+ * room for a frame (greenlet's TGreenlet.cpp, expose_frames).  True: that one leads to a shim.
+ */
+static bool is_exposed(const struct py *py, addr_t frame, addr_t *shim)
+{
+	addr_t object, room, prev;
+	uint64_t owner;
+
+	if (TRAIT(py, owner_shim) == 255 || READ(py, frame, PyFrame, frame_obj, &object) < 0 || !object || READ(py, object, PyFrameObject, f_frame_data, &room) < 0 ||
+	    room == frame || image_read_ptr(py->img, room, &prev) < 0 || !prev || READ(py, prev, PyFrame, owner, &owner) < 0 || !is_shim_owner(py, owner))
+		return false;
+	*shim = prev;
+	return true;
+}
+
+/*
  * Is this where a thread's chain may end?  From 3.12 on the evaluation loop puts a shim beneath every run of it, in 3.11 it marks the
  * run's first frame (Python/ceval.c, _PyEval_EvalFrameDefault); frame objects end anywhere.
  */
@@ -169,10 +185,16 @@ static int next_interpreter_frame(struct walk *w, struct py_frame *f, addr_t *ne
 		f->lasti = (int64_t)(at - start);
 	else if (f->code && (HAS(py, PyFrame, instr_ptr) || at + 2 != start))
 		f->lasti = LASTI_NOWHERE;
-	if (HAS(py, PyFrame, is_entry))
+	if (HAS(py, PyFrame, is_entry)) {
 		f->entry = READ(py, f->addr, PyFrame, is_entry, &is_entry) == 0 && is_entry;
-	else
-		f->entry = !*next || (READ(py, *next, PyFrame, owner, &owner) == 0 && is_shim_owner(py, owner));
+		return 0;
+	}
+	f->entry = *next && READ(py, *next, PyFrame, owner, &owner) == 0 && is_shim_owner(py, owner);
+	if (!f->entry && is_exposed(py, f->addr, &at)) {
+		f->entry = true;
+		*next = *next ? *next : at;
+	}
+	f->entry |= !*next;
 	return 0;
 }
 
