@@ -139,6 +139,12 @@ static const struct {
 	{ SIGABRT, 0x61100, false, NO_HANDLER, true, 0x61180, VERDICT_CRASH, "SIGSEGV: write to address 0x7fff8 (stack overflow: in the guard page of thread 4712's stack)", 0x52345,
 	  "it came to thread 4711", 0x7fff8 },
 	{ SIGABRT, 0x61100, false, NO_HANDLER, true, 0x61100, VERDICT_CRASH, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)", 0x61100, NULL },
+	/* By tgkill: to that thread, or to another one. */
+	{ SIGSEGV, 0x61100, false, NO_HANDLER, true, 0x61407, VERDICT_CRASH, "SIGSEGV: the process sent it to itself", 0x61407, "it came to thread 4711" },
+	{ SIGABRT, 0x61100, false, 0, true, 0x61407, VERDICT_CRASH, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)", 0x61407, "it came to thread 4711" },
+	{ SIGSEGV, 0x61100, false, NO_HANDLER, true, 0x61507, VERDICT_CRASH, "SIGSEGV: the process sent it to itself", 0x61100, NULL },
+	/* It sent it itself, while another thread was in a handler of a fault. */
+	{ SIGABRT, 0x61207, false, NO_HANDLER, true, 0x61180, VERDICT_CRASH, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)", 0x61207, NULL },
 };
 
 static void put_context(struct build_elf *b, uint8_t *context, addr_t pc, addr_t sp, unsigned trap, addr_t fault)
@@ -156,10 +162,14 @@ START_TEST(handlers)
 {
 	__auto_type c = &handled[_i];
 	enum { SP = 0x31800 };
-	const bool chained = c->pc == 0x61100, there = c->trap != NO_HANDLER;
+	const bool chained = c->pc == 0x61100 || c->pc == 0x61207, there = c->trap != NO_HANDLER;
 	struct build_elf *b = build_elf_new("x86_64");
 	build_elf_thread(b, PID, c->pc, SP);
 	build_elf_reg(b, "rbp", chained ? SP : 0);
+	if (c->pc == 0x61207) {
+		build_elf_reg(b, "rdi", PID);
+		build_elf_reg(b, "rsi", (uint64_t)c->signo);
+	}
 	uint8_t *stack = build_elf_memory(b, 0x30000, 0x4000, 3), *context = stack + (SP - 0x30000) + (c->returned ? -0x800 : chained ? 16 : 0x200);
 	if (there)
 		put_context(b, context, chained ? 0x61050 : 0x52345, c->returned ? SP : SP + 0x900, c->trap, 0x1234);
@@ -168,7 +178,9 @@ START_TEST(handlers)
 		uint8_t *code = build_elf_memory(b, 0x61000, 0x1000, 5);
 		memset(code, 0x90, 0x1000);
 		memcpy(code + 0x300, "\x48\xc7\xc0\x0f\0\0\0\x0f\x05", 9);
-		memcpy(code + 0x200, "\xb8\x3e\0\0\0\x0f\x05", 7);
+		memcpy(code + 0x200, "\xb8\x3e\0\0\0\x0f\x05", 7); /* kill */
+		memcpy(code + 0x400, "\xb8\xea\0\0\0\x0f\x05", 7); /* tgkill */
+		memcpy(code + 0x500, "\xb8\xea\0\0\0\x0f\x05", 7);
 	}
 	build_elf_file(b, 0x40000, 0x42000, 0, "/usr/lib/liba.so");
 	build_elf_absent(b, 0x40000, 0x2000, 5);
@@ -178,9 +190,11 @@ START_TEST(handlers)
 	build_elf_prpsinfo(b, PID, 1, 0, "python", "python x.py");
 	build_elf_signal_from(b, c->signo, -6, PID, 1000);
 	if (c->second) {
+		const bool to_thread = c->second_pc > 0x61400;
 		build_elf_thread(b, PID + 1, c->second_pc, 0x30800);
 		build_elf_reg(b, "rdi", PID);
-		build_elf_reg(b, "rsi", (uint64_t)c->signo);
+		build_elf_reg(b, "rsi", !to_thread ? (uint64_t)c->signo : c->second_pc == 0x61407 ? PID : PID + 2);
+		build_elf_reg(b, "rdx", (uint64_t)c->signo);
 		if (c->second_pc == 0x61180) {
 			build_elf_reg(b, "rbp", 0x30800);
 			build_elf_put(b, stack + 0x808, 8, 0x61300);
@@ -201,10 +215,18 @@ START_TEST(handlers)
 		ck_assert_uint_eq(r->verdict.location->pc, c->place);
 		ck_assert_int_eq(str_is(r->verdict.culprit, "/usr/lib/libx.so"), c->place == 0x52345);
 	}
-	const char *sender = NULL;
+	const char *sender = NULL, *beside = NULL;
 	for (size_t i = 0; i < r->verdict.notes.n; i++)
 		if (!strcmp(r->verdict.notes.p[i].key, "signal"))
 			sender = str_c(r->arena, r->verdict.notes.p[i].text);
+		else if (strstr(str_c(r->arena, r->verdict.notes.p[i].text), "stands in"))
+			beside = str_c(r->arena, r->verdict.notes.p[i].text);
+	if (c->pc == 0x61207) {
+		ck_assert_str_eq(beside ? beside : "", "thread 4712 stands in a handler of a fault: likely SIGSEGV: access to address 0x1234 (nothing is mapped there)");
+		ck_assert(!r->threads.p[0].in_handler.s && r->threads.p[1].in_handler.s && str_starts(r->threads.p[1].in_handler, "likely SIGSEGV: "));
+	} else {
+		ck_assert_msg(!beside, "%s", beside);
+	}
 	ck_assert(c->sender ? sender && !strcmp(sender, c->sender) : !sender);
 	report_free(r);
 	image_close(img);

@@ -138,8 +138,9 @@ def faults(python):
             ("handler-write", "write", "write", "SIGSEGV: write to address 0x5678 (nothing is mapped there)", "SIGABRT"),
             ("faulthandler-abort", "abort", None, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)", "SIGABRT"),
             ("abort", "abort", None, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)", None),
+            ("watched-abort", "abort", None, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)", None),
             ("raise", "raise", None, "SIGSEGV: the process sent it to itself", None)):
-        if "faulthandler" in case and python.minor == "2.7":
+        if ("faulthandler" in case or "watched" in case) and python.minor == "2.7":
             continue
         if python.config.startswith("i386"):
             title = title.replace("0x1234", "0x1230")  # its strlen reads 16 bytes at a time, from where they are aligned
@@ -156,6 +157,9 @@ def faults(python):
         tap.ok(without_likely(rep), "%s: for certain" % name, rep["problems"])
         tap.equal(verdict.get("ended_by", {}).get("name"), ended, "%s: what ended it" % name)
         tap.equal(ids.setdefault(like, verdict["group_id"]), verdict["group_id"], "%s: the same group id as %s" % (name, like))
+        if case == "watched-abort":
+            tap.equal([[rep["frames"][i]["lang"] for i in t["stack"] if rep["frames"][i]["lang"] == "python"] for t in rep["threads"]][1:], [[]], "%s: faulthandler's thread has no Python" % name)
+            tap.ok(not {"stale", "starting"} & set(rep["threads"][-1]["state"]) and rep["threads"][-1].get("python_id") is None, "%s: and no thread state" % name, rep["threads"][-1])
         if case == "fault":
             location = {"string_at": "string_at"}.get(verdict["location"]["function"])
             tap.equal(location, "string_at", "%s: Python's place" % name)
