@@ -3,8 +3,10 @@ of its own build and compares with what Python says. Prints "FIELD ok", or "FIEL
 or "no column NAME"."""
 from __future__ import print_function
 
+import atexit
 import ctypes
 import gc
+import os
 import platform
 import struct
 import sys
@@ -180,6 +182,14 @@ def objects():
             ctypes.pythonapi.PyUnicode_AsUTF8.restype = ctypes.c_void_p
             check("PyUnicode.utf8", ctypes.pythonapi.PyUnicode_AsUTF8(ctypes.py_object(s)), read(a, "PyUnicode.utf8"))
             expect(a, "PyUnicode.utf8_length", len(s.encode("utf-8")))
+    if has("PyUnicode.data"):       # of an instance of a subclass the text lies elsewhere
+        class Text2(Text):
+            pass
+        s = Text2(u"\U0001f40d and more")
+        check("PyUnicode.data", text_of(id(s)), u"\U0001f40d and more")
+        if has("PyUnicode.wstr"):   # the same where both have four bytes
+            check("PyUnicode.wstr", read(id(s), "PyUnicode.wstr"), read(id(s), "PyUnicode.data"))
+            expect(id(s), "PyUnicode.wstr_length", len(s))
     if has("PyUnicode.interned"):
         check("PyUnicode.interned", read(id(sys.intern("an_interned_name")), "PyUnicode.interned") != 0, True)
     b = b"bytes of 17 chars"
@@ -476,6 +486,13 @@ def frames():
             seen.append(thread_frame)
             thread_frame = read(thread_frame, "PyFrameObject.f_back")
         check("PyThread.frame", id(here) in seen and id(below) in seen, True)
+        if has("PyThread.cframe"):
+            check("PyThread.root_cframe", 0 < read(tstate, "PyThread.root_cframe") - tstate < sizes["PyThread"], True)
+            at = read(tstate, "PyThread.cframe")
+            while read(at, "PyCFrame.previous"):
+                at = read(at, "PyCFrame.previous")
+            check("PyCFrame.previous", at, read(tstate, "PyThread.root_cframe"))
+            check("PyThread.cframe", True, True)
         return
     inner = read(a, "PyFrameObject.f_frame")
     check("PyFrameObject.f_frame", read(inner, "PyFrame.frame_obj"), a)
@@ -521,6 +538,12 @@ def frames():
         seen.append(frame)
         frame = read(frame, "PyFrame.previous")
     check(name, inner in seen and outer in seen, True)
+    if has("PyThread.base_frame"):
+        check("PyThread.base_frame", read(tstate, "PyThread.base_frame"), seen[-1])
+    if has("PyFrame.is_entry"):     # a call out of the evaluation loop itself is none
+        called = []
+        sorted([1], key=lambda x: called.append(read(read(id(sys._getframe()), "PyFrameObject.f_frame"), "PyFrame.is_entry")))
+        check("PyFrame.is_entry", (called, read(inner, "PyFrame.is_entry")), ([1], 0))
     chunk = read(tstate, "PyThread.datastack_chunk")
     check("PyThread.datastack_chunk", chunk < inner < read(tstate, "PyThread.datastack_limit"), True)
     check("PyThread.datastack_limit", read(tstate, "PyThread.datastack_limit"), chunk + read(chunk, "PyStackChunk.size"))
@@ -539,6 +562,27 @@ def frame_left():
     if has("PyFrameObject.f_frame_data"):
         check("PyFrameObject.f_frame_data", read(id(frame), "PyFrameObject.f_frame"), read(id(frame), "PyFrameObject.f_frame_data"))
         expect(read(id(frame), "PyFrameObject.f_frame"), "PyFrame.owner", 2)
+        points(id(frame), "PyFrameObject.f_back", sys._getframe())
+
+
+def lines():
+    """The line of a frame is in it while it is traced."""
+    seen = []
+
+    def local(frame, event, arg):
+        if event == "line":
+            seen.append((read(id(frame), "PyFrameObject.f_lineno"), frame.f_lineno))
+        return local
+
+    def body():
+        one = 1
+        two = one
+        return two
+    sys.settrace(lambda frame, event, arg: local if frame.f_code is body.__code__ else None)
+    body()
+    sys.settrace(None)
+    first = body.__code__.co_firstlineno
+    check("PyFrameObject.f_lineno", seen, [(first + i, first + i) for i in (1, 2, 3)])
 
 
 def collected():
@@ -550,6 +594,16 @@ def collected():
     after, before = read(head, "PyGCHead.next") & ~3, read(head, "PyGCHead.prev") & ~3
     check("PyGCHead.next", read(after, "PyGCHead.prev") & ~3, head)
     check("PyGCHead.prev", read(before, "PyGCHead.next") & ~3, head)
+
+
+def static_collector():
+    """Up to 3.6 the generations are a variable of the program; what leads to the first of them has a name."""
+    first = ctypes.c_void_p.in_dll(ctypes.pythonapi, "_PyGC_generation0").value - int(fields["PyGCGeneration.head"][1])
+    found = tuple(read(first + i * sizes["PyGCGeneration"], "PyGCGeneration.threshold") for i in range(3))
+    check("PyGCGeneration.threshold", found, gc.get_threshold())
+    check("PyGCGeneration.count", read(first + sizes["PyGCGeneration"], "PyGCGeneration.count"), gc.get_count()[1])
+    head = read(first, "PyGCGeneration.head")
+    check("PyGCGeneration.head", read(read(head, "PyGCHead.next"), "PyGCHead.prev"), head)
 
 
 def collector(at, field):
@@ -577,6 +631,26 @@ def named_error():
         points(id(e), "PyOSError.filename2", e.filename2)
 
 
+def shutting_down(interp):
+    """Set before the exit handlers: up to 3.11 of a further interpreter alone, which ends while the main one goes on."""
+    if sys.version_info >= (3, 12):
+        atexit.register(lambda: expect(interp, "PyInterp.shutting_down", 1))
+        return
+    import _xxsubinterpreters as interpreters
+    result, out = os.pipe()
+    further = interpreters.create()
+    interpreters.run_string(further, """if True:
+        import atexit, ctypes, os
+        get = getattr(ctypes.pythonapi, "PyInterpreterState_Get", None) or ctypes.pythonapi._PyInterpreterState_Get
+        get.restype = ctypes.c_void_p
+        at = ctypes.c_int.from_address(get() + %d)
+        before = at.value
+        atexit.register(lambda: os.write(%d, b"%%d%%d" %% (before, at.value)))
+    """ % (int(fields["PyInterp.shutting_down"][1]), out))
+    interpreters.destroy(further)
+    check("PyInterp.shutting_down", os.read(result, 2), b"01")
+
+
 def runtime():
     api = ctypes.pythonapi
     api.PyThreadState_GetDict.restype = ctypes.c_void_p
@@ -587,6 +661,8 @@ def runtime():
     if hasattr(api, "PyThreadState_GetID"):
         api.PyThreadState_GetID.restype = ctypes.c_uint64
         expect(tstate, "PyThread.id", api.PyThreadState_GetID(ctypes.c_void_p(tstate)))
+    else:
+        expect(tstate, "PyThread.id", 1)    # the first
     started, stop = threading.Event(), threading.Event()
     other = threading.Thread(target=lambda: (started.set(), stop.wait()))
     other.daemon = True
@@ -620,7 +696,11 @@ def runtime():
         expect(interp, "PyInterp.threads_main", tstate)
     for name in ("curexc_type", "curexc_value", "curexc_traceback", "current_exception"):
         expect(tstate, "PyThread." + name, 0)
+    if has("PyInterp.shutting_down"):
+        expect(interp, "PyInterp.shutting_down", 0)
+        shutting_down(interp)
     if "PyRuntime" not in sizes:        # up to 3.6
+        static_collector()
         return
     address = ctypes.addressof(ctypes.c_char.in_dll(api, "_PyRuntime"))
     expect(interp, "PyInterp.runtime", address)
@@ -673,9 +753,13 @@ parse(TABLE, own_column())   # noqa: F821
 objects()
 frames()
 frame_left()
+lines()
 collected()
 named_error()
 runtime()
-for field in fields:
-    if field not in checked:
+
+
+@atexit.register
+def unasked():
+    for field in sorted(set(fields) - checked - {"PyInterp.shutting_down"}):
         print(field, "unasked")
