@@ -43,7 +43,7 @@ class Hosted(Target):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ASAN", "UBSAN", "LD_"))}
         if home:
             env["PYTHONHOME"] = home
-        self.start([inside], env)
+        self.start([inside], env, python.root)
 
 
 def compiled(python, top):

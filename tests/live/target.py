@@ -61,13 +61,13 @@ class Target:
         argv = ((prefix + python.argv) if prefix else python.argv[2:] if python.root else python.argv) + [self.script] + [a.replace("TRUTH", os.path.join(inside, "truth.json")) for a in args]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ASAN", "UBSAN", "LD_"))}
         env.update(PYTHONIOENCODING="utf-8", LANG="C.UTF-8", LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1", **more.get("env", {}))
-        self.inside = None if prefix else python.root
-        self.start(argv, env)
+        self.start(argv, env, None if prefix else python.root)
 
-    def start(self, argv, env):
+    def start(self, argv, env, inside):
+        """inside: the root that it starts in; None: it stays in this system's."""
         self.out = open(os.path.join(self.top, "out"), "w+b")
         self.process = subprocess.Popen(argv, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=self.out,
-                                        stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=enter(self.inside, self.folder, self.limit))
+                                        stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=enter(inside, self.folder, self.limit))
         self.pid = self.process.pid
 
     def text(self):
