@@ -37,11 +37,19 @@ int refusal_gone(pid_t pid, struct err *err)
 	return ERR_GONE;
 }
 
+/* Memory that went away while its process is there and not ending: that executes another program (execve puts the new memory in its place). */
+static bool lives_on(pid_t pid)
+{
+	struct proc_stat st;
+	CLEANUP(cleanup_fd) int dir = proc_open(pid, pid);
+	return dir >= 0 && proc_stat(dir, &st) == 0 && !strchr("ZXx", st.state) && !(st.flags & PROC_EXITING);
+}
+
 int refusal_read(pid_t pid, int code, const char *what, struct err *err)
 {
 	int e = errno;
 	if (code == ERR_GONE)
-		return refusal_gone(pid, err);
+		return lives_on(pid) ? refusal_replaced(pid, err) : refusal_gone(pid, err);
 	err_set(err, code, "cannot read %s of process %d: %s", what, (int)pid, code == ERR_IO || code == ERR_PERM ? strerror(e) : err_word(code));
 	if (code == ERR_IO && (e == EMFILE || e == ENFILE))
 		err_hint(err, "ulimit -n 1024");
@@ -54,6 +62,8 @@ int refusal_read(pid_t pid, int code, const char *what, struct err *err)
 
 int refusal_ended(pid_t pid, struct err *err)
 {
+	if (lives_on(pid))
+		return refusal_replaced(pid, err);
 	err_set(err, ERR_GONE, "process %d ended while it was being read; no snapshot was written", (int)pid);
 	err_hint(err, "for crashes, let the kernel write a core (ulimit -c unlimited)");
 	return ERR_GONE;
