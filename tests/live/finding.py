@@ -281,10 +281,11 @@ def two(first, second, made_first, made_second):
     # Twice the same version, and under a name that does not tell: only its address can choose it.
     host = Host([loader, "start", a, "start", made_first.library("engine.bin")])
     try:
-        if not host.ready() and "PyThreadState_Get: no current thread" in host.text():
-            tap.skip("%s twice" % first.name, "this version ends a process that starts it twice")
+        ready = host.ready()
+        if key(first) < [3, 8]: # its second copy takes the first one's thread state for its own: a fatal error, in 3.7 a crash
+            tap.equal((ready, host.process.poll()), (False, -signal.SIGSEGV if key(first) == [3, 7] else -signal.SIGABRT), "%s twice: ends the process" % first.name)
             return
-        if not tap.ok(host.ready(), "%s twice: both start" % first.name, host.text()):
+        if not tap.ok(ready, "%s twice: both start" % first.name, host.text()):
             return
         snap, why = host.snapshot()
         if not snap:
