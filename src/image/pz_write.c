@@ -1,10 +1,9 @@
 /*
  * Writing a .pz, forward only: the core's headers and notes, memory, index, locator, end block (formats/pz.md).
- * Workers compress chunks side by side; the caller's thread fills them, and writes what is done in order.  What to
+ * Workers compress chunks side by side (member.c); the caller's thread fills them, and writes what is done in order.  What to
  * keep and where the file stands is the caller's.
  */
-#include "config.h"
-
+#include "image/member.h"
 #include "image/pz.h"
 
 #include <elf.h>
@@ -19,11 +18,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include <zlib.h>
-#if HAVE_ISAL
-#include <isa-l/crc.h>
-#include <isa-l/igzip_lib.h>
-#endif
 
 enum {
 	/*
@@ -32,20 +26,8 @@ enum {
 	 */
 	CHUNK = 16384,
 	ZEROS = 65536,          /* payload of a member of nothing but zeros, of which there may be very many: 104 bytes of file */
-	READ_PAST = 64,         /* isa-l looks at words behind what it is given, and lets them decide between equals */
 	OUT_ROOM = 256 << 10,
 	WORKER_NICE = 5,        /* the target runs on while we compress */
-};
-
-/* One raw deflate stream at a time; each thread has its own. */
-struct codec {
-	int level;
-	z_stream z;
-	bool z_on;
-#if HAVE_ISAL
-	struct isal_zstream *isal;
-	uint8_t *isal_buf;
-#endif
 };
 
 /* A chunk of payload on its way: filled, compressed into a member, written. */
@@ -79,7 +61,7 @@ struct pz_writer {
 	bool quit;
 	pthread_t worker[64];
 	unsigned n_workers;
-	struct codec codec;     /* of the caller's thread: for zeros, and for all if there are no workers */
+	struct packer codec;     /* of the caller's thread: for zeros, and for all if there are no workers */
 	struct slot zero;
 
 	struct VEC(uint32_t) index;
@@ -90,121 +72,19 @@ struct pz_writer {
 	size_t out_len;
 };
 
-static uint32_t crc_of(const uint8_t *p, size_t len)
-{
-#if HAVE_ISAL
-	return crc32_gzip_refl(0, p, len);
-#else
-	return (uint32_t)crc32(0, p, (uInt)len);
-#endif
-}
+/* ---- chunks ---- */
 
-static void put_le(uint8_t *p, size_t width, uint64_t v)
+static void slot_pack(struct slot *s, struct packer *c)
 {
-	for (size_t i = 0; i < width; i++)
-		p[i] = (uint8_t)(v >> 8 * i);
-}
-
-/* ---- members ---- */
-
-static void codec_start(struct codec *c, int level)
-{
-	*c = (struct codec){ .level = level };
-#if HAVE_ISAL
-	if (level == 1) {
-		c->isal = xcalloc(1, sizeof *c->isal);
-		c->isal_buf = xcalloc(1, ISAL_DEF_LVL1_DEFAULT);
-		return;
-	}
-#endif
-	/* memLevel 9: the symbol buffer holds a whole chunk. */
-	if (level > 0)
-		c->z_on = deflateInit2(&c->z, level, Z_DEFLATED, -15, 9, Z_DEFAULT_STRATEGY) == Z_OK;
-}
-
-static void codec_end(struct codec *c)
-{
-	if (c->z_on)
-		deflateEnd(&c->z);
-#if HAVE_ISAL
-	free(c->isal);
-	free(c->isal_buf);
-#endif
-}
-
-/* Returns the size of the raw stream in out, 0 if it does not fit or this codec does not compress. */
-static size_t codec_deflate(struct codec *c, const uint8_t *in, size_t len, uint8_t *out, size_t room)
-{
-#if HAVE_ISAL
-	if (c->isal) {
-		isal_deflate_stateless_init(c->isal);
-		/* Its table of hashes is not reset: what a chunk becomes would depend on the one before (isa-l 2.30). */
-		memset(c->isal_buf, 0, ISAL_DEF_LVL1_REQ);
-		c->isal->level = 1;
-		c->isal->level_buf = c->isal_buf;
-		c->isal->level_buf_size = ISAL_DEF_LVL1_DEFAULT;
-		c->isal->gzip_flag = IGZIP_DEFLATE;
-		c->isal->flush = NO_FLUSH;
-		c->isal->end_of_stream = 1;
-		c->isal->next_in = (uint8_t *)(uintptr_t)in; /* not written to */
-		c->isal->avail_in = (uint32_t)len;
-		c->isal->next_out = out;
-		c->isal->avail_out = (uint32_t)room;
-		if (isal_deflate_stateless(c->isal) != COMP_OK || c->isal->avail_in)
-			return 0;
-		return room - c->isal->avail_out;
-	}
-#endif
-	if (!c->z_on || deflateReset(&c->z) != Z_OK)
-		return 0;
-	c->z.next_in = (Bytef *)(uintptr_t)in;
-	c->z.avail_in = (uInt)len;
-	c->z.next_out = out;
-	c->z.avail_out = (uInt)room;
-	if (deflate(&c->z, Z_FINISH) != Z_STREAM_END)
-		return 0;
-	return room - c->z.avail_out;
-}
-
-static void member_head(uint8_t *out, size_t size)
-{
-	static const uint8_t head[BGZF_HEAD - 2] = { 0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff, 6, 0, 'B', 'C', 2, 0 };
-	memcpy(out, head, sizeof head);
-	put_le(out + sizeof head, 2, size - 1);
-}
-
-static size_t member_tail(uint8_t *out, size_t deflated, const uint8_t *in, size_t len)
-{
-	size_t size = BGZF_HEAD + deflated + BGZF_TAIL;
-	member_head(out, size);
-	put_le(out + BGZF_HEAD + deflated, 4, crc_of(in, len));
-	put_le(out + BGZF_HEAD + deflated + 4, 4, len);
-	return size;
-}
-
-static size_t member_stored(const uint8_t *in, size_t len, uint8_t *out)
-{
-	uint8_t *p = out + BGZF_HEAD;
-	p[0] = 1; /* last block, stored */
-	put_le(p + 1, 2, len);
-	put_le(p + 3, 2, ~len);
-	memcpy(p + 5, in, len);
-	return member_tail(out, 5 + len, in, len);
-}
-
-static void slot_pack(struct slot *s, struct codec *c)
-{
-	memset(s->in + s->in_len, 0, READ_PAST);
-	/* Larger than stored is of no use, so that is the room it gets. */
-	size_t n = s->stored ? 0 : codec_deflate(c, s->in, s->in_len, s->out + BGZF_HEAD, s->in_len + 5);
-	s->out_len = n ? member_tail(s->out, n, s->in, s->in_len) : member_stored(s->in, s->in_len, s->out);
+	memset(s->in + s->in_len, 0, MEMBER_READ_PAST);
+	s->out_len = member_pack(s->stored ? NULL : c, s->in, s->in_len, s->out);
 	s->entry = (uint32_t)(s->out_len - 1) | (uint32_t)(s->in_len - 1) << 16;
 }
 
 static void slot_alloc(struct slot *s, size_t room)
 {
-	s->in = xmalloc(room + READ_PAST);
-	s->out = xmalloc(room + BGZF_HEAD + 5 + BGZF_TAIL);
+	s->in = xmalloc(room + MEMBER_READ_PAST);
+	s->out = xmalloc(member_room(room));
 }
 
 static void slot_free(struct slot *s)
@@ -222,8 +102,8 @@ static void *worker_run(void *arg)
 	int old = getpriority(PRIO_PROCESS, 0); /* 0: this thread alone, on Linux (sched(7)) */
 	if (errno == 0)
 		(void)setpriority(PRIO_PROCESS, 0, old + WORKER_NICE);
-	struct codec c;
-	codec_start(&c, w->level);
+	struct packer c;
+	packer_start(&c, w->level);
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
 		while (!w->quit && w->next == w->tail)
@@ -240,7 +120,7 @@ static void *worker_run(void *arg)
 		pthread_cond_signal(&w->done);
 	}
 	pthread_mutex_unlock(&w->lock);
-	codec_end(&c);
+	packer_end(&c);
 	return NULL;
 }
 
@@ -664,10 +544,10 @@ int pz_begin(int fd, const struct pz_plan *plan, struct pz_writer **ret, struct 
 	slot_alloc(&w->zero, ZEROS);
 	memset(w->zero.in, 0, ZEROS);
 	w->zero.in_len = ZEROS;
-	codec_start(&w->codec, 9);
+	packer_start(&w->codec, 9);
 	slot_pack(&w->zero, &w->codec);
-	codec_end(&w->codec);
-	codec_start(&w->codec, w->level);
+	packer_end(&w->codec);
+	packer_start(&w->codec, w->level);
 	workers_start(w, jobs);
 	rc = put_headers(w, plan, &z);
 	if (rc < 0) {
@@ -801,7 +681,7 @@ void pz_close(struct pz_writer *w)
 		slot_free(&w->slots[i]);
 	free(w->slots);
 	slot_free(&w->zero);
-	codec_end(&w->codec);
+	packer_end(&w->codec);
 	vec_free(&w->index);
 	free(w->loads);
 	free(w->out);
