@@ -31,6 +31,13 @@ def limited(python, limit):
     return type("Limited", (Limited,), {"limit": limit})(python, "threads.py", "TRUTH")
 
 
+def is_about(words, size):
+    """`12 MiB` is what a size reads when rounded."""
+    number, unit = words.split()
+    unit = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]
+    return abs(float(number) * unit - size) <= unit * (0.051 if "." in number else 0.51)
+
+
 def report(path):
     done = run([PYANALYZE, "--json", path])
     try:
@@ -101,9 +108,12 @@ def check(name, path, rep, done, whole, by_tid, known=None):
                "%s: stacks are counted" % name, lost)
         tap.ok(lost.get("stack_segments", -1) + lost.get("file_segments", -1) + lost.get("other_segments", -1) == lost.get("segments"),
                "%s: the parts add up" % name, lost)
-        have, want = (re.search(r"is truncated: (\S+ \w+) of (\S+ \w+) are", said[0]) or re.search("()()", "")).groups()
+        missing, want = (re.search(r"is truncated: the last (\S+ \w+) of (\S+ \w+) are missing", said[0]) or re.search("()()", "")).groups()
         text = run([PYANALYZE, "-q", "--show=-native", path]).stdout.decode("utf-8", "replace")
-        tap.ok("core %s, TRUNCATED (of %s)" % (have, want) in text, "%s: the header says the same sizes" % name, text.split("\n")[:12])
+        header = re.search(r"^core (\S+ \w+), TRUNCATED \(of (\S+ \w+)\)", text, re.M)
+        size, of_all = rep["input"]["size"], rep["input"]["expected_size"]
+        tap.ok(header and header.group(2) == want and size == os.stat(path).st_size and is_about(header.group(1), size) and is_about(want, of_all) and
+               is_about(missing, of_all - size), "%s: the sizes, in the header too" % name, (said, text.split("\n")[:12]))
     else:
         tap.ok(len(said) == 1, "%s: it says that it is truncated" % name, said)
     wrong = []
