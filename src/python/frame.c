@@ -199,8 +199,25 @@ static int next_interpreter_frame(struct walk *w, struct py_frame *f, addr_t *ne
 }
 
 /*
- * Where a class is called whose __init__ is Python's, 3.12 on lays a frame of the interpreter's own between (Python/specialize.c:
- * _Py_InitCleanup), which tracebacks leave out too.  Its code has one text for its name, its qualified name and its file.
+ * No function runs in it: 3.13 on writes None there (pycore_frame.h, _PyFrame_PushTrampolineUnchecked).  Where None is not known, what
+ * stands there is no function; where the layout does not tell of it, it may be either, and is taken for one.
+ */
+static bool lacks_function(const struct py *py, const struct py_frame *f)
+{
+	addr_t func, type;
+
+	if (!HAS(py, PyFrame, func) || READ(py, f->addr, PyFrame, func, &func) < 0)
+		return true;
+	func = untag(py, func);
+	if (!func || py->types.none || !py->types.function)
+		return !func || func == py->types.none;
+	return READ(py, func, PyObject, ob_type, &type) < 0 || type != py->types.function;
+}
+
+/*
+ * Where a class is called whose __init__ is Python's, 3.13 on lays a frame of the interpreter's own between (Python/specialize.c:
+ * _Py_InitCleanup), which tracebacks leave out too.  Its code has one text for its name, its qualified name and its file; a function
+ * that is named as its file is has that too, where both are one constant: exec(compile(text, "template", "exec")) of def template().
  */
 static bool is_own(struct walk *w, const struct py_frame *f)
 {
@@ -209,7 +226,8 @@ static bool is_own(struct walk *w, const struct py_frame *f)
 
 	if (!f->code || f->entry || f->owner || f->code == w->plain || TRAIT(py, owner_shim) == 255 || READ(py, f->code, PyCode, co_name, &name) < 0)
 		return false;
-	if (READ(py, f->code, PyCode, co_qualname, &other) == 0 && other == name && READ(py, f->code, PyCode, co_filename, &other) == 0 && other == name)
+	if (READ(py, f->code, PyCode, co_qualname, &other) == 0 && other == name && READ(py, f->code, PyCode, co_filename, &other) == 0 && other == name &&
+	    lacks_function(py, f))
 		return true;
 	w->plain = f->code;
 	return false;
