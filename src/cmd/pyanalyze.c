@@ -738,6 +738,11 @@ int main(int argc, char **argv)
 			goto out;
 		}
 	}
+	const struct renderer *on_stdout = w.format && !all_to_files(&w) ? w.format : NULL;
+	if (c.n_args > 1 && on_stdout && on_stdout->single) {
+		status = cli_usage(&c, "-o DIR/, which gets a file for each", "%zu inputs do not fit into one %s on standard output", c.n_args, on_stdout->name);
+		goto out;
+	}
 	for (size_t i = 0; i < c.n_args; i++) {
 		bool written = false;
 		int one = analyze(&c, &w, c.args[i], c.n_args > 1, any, &written);

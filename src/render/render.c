@@ -5,9 +5,9 @@
 
 #include "render/forms.h"
 
-static const struct renderer text = { "text", ".txt", render_text, NULL };
-static const struct renderer json = { "json", ".json", render_json, NULL };
-static const struct renderer svg = { "svg", ".svg", render_svg, render_svg_thread };
+static const struct renderer text = { "text", ".txt", render_text, NULL, false };
+static const struct renderer json = { "json", ".json", render_json, NULL, false };
+static const struct renderer svg = { "svg", ".svg", render_svg, render_svg_thread, true };
 
 const struct renderer *const renderers[] = { &text, &json, &svg, NULL };
 

@@ -20,6 +20,7 @@ struct renderer {
 	int (*render)(const struct report *r, const struct render_options *opt, FILE *out); /* 0 or ERR_IO */
 	/* Of one thread by index, for "--format X -o DIR/"; NULL: the renderer draws only whole reports. */
 	int (*render_thread)(const struct report *r, size_t thread, const struct render_options *opt, FILE *out);
+	bool single;                       /* two of them one after the other are not of its format */
 };
 extern const struct renderer *const renderers[]; /* NULL-terminated */
 const struct renderer *renderer_find(const char *name);

@@ -39,6 +39,9 @@ def usage():
     says("frames that are no number", ["--frames=many", "x"], 2, "pyanalyze: --frames: \"many\" will not do\n  try: a whole number from 0 to 4294967295")
     says("a version that is none", ["--python-version=new", "x"], 2, "pyanalyze: \"new\" is not a version of Python\n  try: --python-version=3.12.1")
     says("a source map without =", ["--source-map=/x", "x"], 2, "pyanalyze: --source-map needs OLD=NEW\n  try: {}")
+    for argv in ["--format=svg"], ["--format=svg", "-o", "-"], ["-o", "-", "--format=svg", "-o", "all/"]:
+        done = says("several into one SVG: %s" % " ".join(argv), argv + ["x", "y"], 2, "pyanalyze: 2 inputs do not fit into one svg on standard output\n  try: -o DIR/, which gets a file for each")
+        tap.equal(done.stdout, b"", "several into one SVG: nothing is written")
     done = run([PYANALYZE, "--help"])
     tap.ok(done.returncode == 0 and done.stdout.startswith(b"Usage: pyanalyze") and not done.stderr, "help goes to standard output", done)
     with open("/dev/full", "w") as full:
