@@ -324,6 +324,11 @@ START_TEST(fetched)
 	ck_assert_msg((s.m->debug_file != NULL) == finders[_i].used, "%s", finders[_i].what);
 	ck_assert_int_eq(s.m->symbols, finders[_i].used ? SYMBOLS_FULL : SYMBOLS_DYNSYM);
 	ck_assert(!modules_fetch(s.mods, s.m, true)); /* asked once */
+	size_t asked, given;
+	modules_fetched(s.mods, &asked, &given);
+	ck_assert_msg(finders[_i].script ? asked > 0 : !given, "%s: %zu", finders[_i].what, asked);
+	if (finders[_i].used || strcmp(finders[_i].what, "has none") == 0)
+		ck_assert_msg((given > 0) == finders[_i].used, "%s: %zu", finders[_i].what, given);
 	ck_assert_int_le(time(NULL) - before, (time_t)finders[_i].max_s);
 	end(&s);
 }

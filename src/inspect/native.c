@@ -643,6 +643,10 @@ void natives_end(struct natives *n)
 			       : "it is damaged", n->mini_rc == ERR_UNSUPPORTED ? "a pyanalyze built with liblzma" : try);
 	if (fetch == ERR_UNSUPPORTED || fetch == ERR_LIMIT)
 		report_problem(n->r, P_FETCH_FAILED, fetch == ERR_LIMIT ? "it took too long" : "it is not in PATH");
+	size_t asked, given;
+	modules_fetched(n->t->mods, &asked, &given);
+	if (!fetch && asked && !given)
+		report_problem(n->r, P_FETCH_NOTHING, asked);
 	if (n->n_broken)
 		report_problem(n->r, P_NATIVE_BROKEN, n->n_broken, n->n_threads, n->broken_tid, str_c(n->r->arena, n->broken_why),
 			       whole_or(n->t, "nothing lifts this: what leads on is not in the file, was overwritten, or is code that no unwind table describes"));

@@ -522,6 +522,11 @@ int modules_fetch_state(const struct modules *mods)
 	return opener_fetch_state(mods->opener);
 }
 
+void modules_fetched(const struct modules *mods, size_t *asked, size_t *given)
+{
+	opener_fetched(mods->opener, asked, given);
+}
+
 bool modules_fetch(struct modules *mods, const struct module *pub, bool want_debug)
 {
 	struct mod *m = &mods->mod[pub - mods->pub];

@@ -44,6 +44,8 @@ struct opener *modules_opener(struct modules *mods);
 bool modules_fetch(struct modules *mods, const struct module *m, bool debug);
 /* May it be asked?  0; ERR_ABSENT: that was not allowed, ERR_UNSUPPORTED: debuginfod-find is not here, ERR_LIMIT: it takes too long. */
 int modules_fetch_state(const struct modules *mods);
+/* How many files debuginfod was asked for, and how many it gave. */
+void modules_fetched(const struct modules *mods, size_t *asked, size_t *given);
 
 /* An exported or local symbol, from the image's own dynamic symbols (PT_DYNAMIC), else the file's .symtab / .dynsym. ERR_ABSENT.
  * ret_size and how may be NULL; how is set to "dynamic" or "symbol". Searches the executable and modules whose name looks like libpython first. */

@@ -44,6 +44,7 @@ struct opener {
 	bool ids_known, ids[DEBUG_FOLDERS][2]; /* is there a .build-id in it: here, in the sysroot? */
 	unsigned fetch_ms;       /* spent with debuginfod-find */
 	int fetch_rc;            /* < 0: it cannot be run */
+	size_t fetch_asked, fetch_given;
 };
 
 struct opener *opener_new(const struct search *where)
@@ -430,6 +431,12 @@ int opener_fetch_state(const struct opener *o)
 	return o->fetch_rc < 0 ? o->fetch_rc : o->fetch_ms / FETCH_ALL >= o->where.fetch_ms ? ERR_LIMIT : 0;
 }
 
+void opener_fetched(const struct opener *o, size_t *asked, size_t *given)
+{
+	*asked = o->fetch_asked;
+	*given = o->fetch_given;
+}
+
 int opener_fetch(struct opener *o, enum fetch what, struct blob build_id, struct candidate *ret)
 {
 	char path[PATH_MAX];
@@ -440,6 +447,8 @@ int opener_fetch(struct opener *o, enum fetch what, struct blob build_id, struct
 	unsigned took = 0;
 	int rc = fetch_run(what == FETCH_EXECUTABLE ? "executable" : "debuginfo", str_c(o->arena, hex), o->where.fetch_ms, &took, path);
 	o->fetch_ms += took;
+	o->fetch_asked++;
+	o->fetch_given += rc == 0;
 	if (rc == ERR_UNSUPPORTED)
 		o->fetch_rc = rc;
 	if (rc < 0)

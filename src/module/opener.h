@@ -57,6 +57,8 @@ enum fetch { FETCH_EXECUTABLE, FETCH_DEBUGINFO };
 int opener_fetch(struct opener *o, enum fetch what, struct blob build_id, struct candidate *ret) MUST_CHECK;
 /* 0, or what it will say of any build-id. */
 int opener_fetch_state(const struct opener *o);
+/* How often it was asked, and how often it gave a file. */
+void opener_fetched(const struct opener *o, size_t *asked, size_t *given);
 /* A candidate once more; the caller checks that it is the same file. */
 int opener_again(struct opener *o, const struct candidate *c) MUST_CHECK;
 /* The process's folder, which sources with a relative name are beneath where no source map says otherwise; one that is not absolute is none. */

@@ -273,6 +273,11 @@ def fetched(s, want):
         f.write("#!/bin/sh\necho %s\n" % s.other)
     rep, _ = report(s.core, "-n", "--debug-path=", "--debuginfod=on", env=path)
     tap.ok(rep and "file" not in module(rep) and "debug_file" not in module(rep), "what it says is another build: not used", rep and module(rep))
+    tap.ok(rep and "PZ214" not in codes(rep), "it gave one: nothing is said", rep and rep["problems"])
+    with open(script, "w") as f:
+        f.write("#!/bin/sh\nexit 1\n")
+    rep, _ = report(s.core, "-n", "--debug-path=", "--debuginfod=on", env=path)
+    tap.ok(rep and codes(rep).count("PZ214") == 1, "it gives none: said once", rep and rep["problems"])
     empty = os.path.join(s.top, "empty")
     os.mkdir(empty)
     rep, done = report(s.core, "--debug-path=", "--debuginfod=on", env={"PATH": empty})
