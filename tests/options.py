@@ -67,8 +67,21 @@ check('-t of one that is there and one that is not', "has no thread 'nobody'" in
 some = run('-t', 'deep')
 check('-t: how many of how many', '1 of 13 threads shown' in some, some[:600])
 check('-t: who holds the GIL, shown or not', re.findall(r'GIL: .*', some) == re.findall(r'GIL: .*', plain), some[:600])
-check('-t of nobody', 'has no thread like that' in run('-t', 'nobody', code=1))
-check('-t of a part of a name', 'has no thread like that' in run('-t', 'dee', code=1))
+check('-t main: the main one', list(stacks(run('-t', 'main'))) == ['MainThread'])
+none = run('-t', 'nobody', code=1)
+check('-t of nobody: what was asked for', 'pyanalyze: threads.pz has no thread "nobody"\n' in none, none)
+listed = re.search(r'  try: -t with the number or name of (.*) or one of (\d+) more$', none, re.M)
+known = [f'{t["tid"]} "{t["name"]}"' for t in rep['threads']]
+check('-t of nobody: who is there', listed and 1 <= listed.group(1).count(', ') + 1 == 13 - int(listed.group(2)) and set(listed.group(1).split(', ')) <= set(known), none)
+check('-t of a part of a name', 'has no thread "dee"' in run('-t', 'dee', code=1))
+many = run(*[f'-t{name}' for name in 'abcde'], code=1)
+check('-t of many', 'has no thread "a", "b", "c" or 2 more\n' in many, many)
+check('-t of two', 'has no thread "a" or "b"\n' in run('-ta', '-tb', code=1))
+wrong = run('--python-version=3.8', '-t', 'deep', code=1)
+check('-t where no layout fits: that is said', 'has no thread "deep"\n  why: ' in wrong and 'no layout fits' in wrong and '\n  try: without --python-version\n' in wrong, wrong)
+check('-t of a name of the kernel where no layout fits', '"python3.12"' in subprocess.run([PYANALYZE, '--python-version=3.8', '-t', 'python3.12', 'threads.pz'], cwd=FOLDER,
+      capture_output=True).stdout.decode())
+check('-qv: the last one counts', 'layout 3.12' in run('-q', '-v', stderr=True) and run('-v', '-q', stderr=True) == '')
 
 # --order
 newest = run('--order=newest-first')

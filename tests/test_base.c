@@ -382,6 +382,20 @@ START_TEST(sizes_in_words)
 }
 END_TEST
 
+static const struct { int64_t ns; const char *text; } durations[] = {
+	{ 0, "0.0 ms" }, { 3049999, "3.0 ms" }, { 3070000, "3.1 ms" }, { 9949999, "9.9 ms" }, { 9950000, "10 ms" }, { 99499999, "99 ms" }, { 99500000, "0.10 s" },
+	{ 994999999, "0.99 s" }, { 995000000, "1.0 s" }, { 59949999999, "59.9 s" }, { 59950000000, "1 min 0 s" }, { 312400000000, "5 min 12 s" },
+	{ 3599499999999, "59 min 59 s" }, { 3599500000000, "1 h 0 min" }, { 10945000000000, "3 h 2 min" }, { 172799499999999, "47 h 59 min" },
+	{ 172799500000000, "2 days" }, { INT64_MAX, "106751 days" },
+};
+
+START_TEST(durations_in_words)
+{
+	char buf[STR_SIZE];
+	ck_assert_str_eq(str_duration(durations[_i].ns, buf), durations[_i].text);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("base");
@@ -401,6 +415,7 @@ int main(void)
 	tcase_add_test(t, vec_grows_and_zeroes);
 	tcase_add_loop_test(t, checked_sums, 0, COUNT(sums));
 	tcase_add_loop_test(t, sizes_in_words, 0, COUNT(sizes));
+	tcase_add_loop_test(t, durations_in_words, 0, COUNT(durations));
 	tcase_add_test(t, errors_carry_what_why_and_hint);
 	suite_add_tcase(s, t);
 	SRunner *r = srunner_create(s);

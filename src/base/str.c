@@ -1,6 +1,7 @@
 /* UTF-8 text: checking, escaping, building.  Knows nothing of where bytes come from or where text goes. */
 #include "base/str.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -346,6 +347,26 @@ const char *str_size(uint64_t bytes, char buf[STR_SIZE])
 		u++;
 	}
 	snprintf(buf, STR_SIZE, u && v < 9.95 ? "%.1f %s" : "%.0f %s", v, unit[u]);
+	return buf;
+}
+
+const char *str_duration(int64_t ns, char buf[STR_SIZE])
+{
+	int64_t s = ns / 1000000000 + (ns % 1000000000 >= 500000000);
+	if (ns < 9950000)
+		snprintf(buf, STR_SIZE, "%.1f ms", (double)ns / 1e6);
+	else if (ns < 99500000)
+		snprintf(buf, STR_SIZE, "%.0f ms", (double)ns / 1e6);
+	else if (ns < 995000000)
+		snprintf(buf, STR_SIZE, "%.2f s", (double)ns / 1e9);
+	else if (ns < 59950000000)
+		snprintf(buf, STR_SIZE, "%.1f s", (double)ns / 1e9);
+	else if (s < 3600)
+		snprintf(buf, STR_SIZE, "%" PRId64 " min %" PRId64 " s", s / 60, s % 60);
+	else if (s < 48 * 3600)
+		snprintf(buf, STR_SIZE, "%" PRId64 " h %" PRId64 " min", s / 3600, s / 60 % 60);
+	else
+		snprintf(buf, STR_SIZE, "%" PRId64 " days", s / 86400);
 	return buf;
 }
 

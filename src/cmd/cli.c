@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +74,11 @@ int cli_exit_code(const struct cli *c, int code)
 	case ERR_CORRUPT: return snap ? EXIT_FAILED : EXIT_DAMAGED;
 	}
 	return code >= 0 ? EXIT_DONE : EXIT_FAILED;
+}
+
+int cli_write_code(int e)
+{
+	return e == EACCES || e == EPERM || e == EROFS ? ERR_PERM : ERR_IO;
 }
 
 int cli_error(const struct cli *c, const struct err *err)
@@ -303,9 +309,11 @@ static int common_option(struct cli *c, int id, const char *value)
 	switch (id) {
 	case BOTH_quiet:
 		c->quiet = true;
+		c->verbose = false;
 		return 0;
 	case BOTH_verbose:
 		c->verbose = true;
+		c->quiet = false;
 		return 0;
 	case BOTH_color:
 		if (!strcmp(value, "always")) {
@@ -431,6 +439,26 @@ bool cli_number(const struct cli *c, const char *option, const char *value, uint
 		return false;
 	}
 	*ret = n;
+	return true;
+}
+
+bool cli_seconds(const struct cli *c, const char *option, const char *value, unsigned *ms)
+{
+	size_t whole = strspn(value, "0123456789"), part = 0;
+	if (whole && value[whole] == '.')
+		part = strspn(value + whole + 1, "0123456789");
+	size_t used = whole + (part ? part + 1 : 0);
+	uint64_t n = 0;
+	for (size_t i = 0; i < whole && n <= UINT_MAX; i++)
+		n = n * 10 + (uint64_t)(value[i] - '0');
+	for (size_t i = 0; i < 3 && n <= UINT_MAX; i++)
+		n = n * 10 + (i < part ? (uint64_t)(value[whole + 1 + i] - '0') : 0);
+	if (!whole || part > 3 || value[used] || n > UINT_MAX) {
+		CLEANUP(cleanup_free) char *hint = xasprintf("seconds from 0 to %u, with up to three decimals, as in 0.5", UINT_MAX / 1000);
+		cli_usage(c, hint, "%s: \"%s\" will not do", option, value);
+		return false;
+	}
+	*ms = (unsigned)n;
 	return true;
 }
 

@@ -63,9 +63,13 @@ void cli_warn(const struct cli *c, const struct err *err);            /* "prog: 
 void cli_note(const struct cli *c, const char *fmt, ...) PRINTF(2, 3);/* one line, only with -v */
 void cli_say(const struct cli *c, const char *fmt, ...) PRINTF(2, 3); /* one line without a prefix, not with -q */
 int cli_exit_code(const struct cli *c, int code);                     /* ERR_* -> exit code */
+int cli_write_code(int e);                                            /* errno of a file that cannot be written -> ERR_PERM or ERR_IO */
 
 /* A whole number in lo..hi as an option's value; false after a usage message was printed (return EXIT_USAGE). */
 bool cli_number(const struct cli *c, const char *option, const char *value, uint64_t lo, uint64_t hi, uint64_t *ret);
+
+/* Seconds with up to three decimals ("10", "0.5") as milliseconds, at most UINT_MAX; false as above. */
+bool cli_seconds(const struct cli *c, const char *option, const char *value, unsigned *ms);
 
 /* --color=WHEN > NO_COLOR > CLICOLOR_FORCE, FORCE_COLOR > TERM=dumb > CLICOLOR=0 > is fd a terminal? */
 bool cli_color(const struct cli *c, int fd);

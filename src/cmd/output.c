@@ -26,7 +26,7 @@ static char *folder_of(const char *name)
 static int cannot_write(const char *name, struct err *err)
 {
 	int e = errno;
-	err_set(err, e == EACCES || e == EPERM || e == EROFS ? ERR_PERM : ERR_IO, "cannot write %s: %s", name, strerror(e));
+	err_set(err, cli_write_code(e), "cannot write %s: %s", name, strerror(e));
 	CLEANUP(cleanup_free) char *folder = folder_of(name);
 	if (e == ENOENT)
 		err_hint(err, "mkdir -p %s, or -o FILE somewhere else", folder);

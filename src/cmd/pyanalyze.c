@@ -14,6 +14,7 @@
 
 #include "cmd/cli.h"
 #include "cmd/tables.h"
+#include "cmd/wanted.h"
 #include "config.h"
 #include "image/codec.h"
 #include "inspect/target.h"
@@ -315,40 +316,6 @@ static bool options(struct cli *c, struct wish *w, int *status)
 	return opt == CLI_END;
 }
 
-/* Keep only the threads that were asked for, by number or name; found: which of the wishes there is a thread for. */
-static bool keep_threads(struct report *r, const struct wish *w, bool *found)
-{
-	size_t n = 0;
-	for (size_t i = 0; i < r->threads.n; i++) {
-		struct report_thread *t = &r->threads.p[i];
-		bool wanted = false;
-		for (size_t k = 0; k < w->threads.n; k++) {
-			char *end;
-			long long tid = strtoll(w->threads.p[k], &end, 10);
-			bool is = (!*end && tid == t->tid) || (t->name.s && str_is(t->name, w->threads.p[k]));
-			found[k] |= is;
-			wanted |= is;
-		}
-		if (!wanted) {
-			*vec_push(&r->hidden) = *t;
-			continue;
-		}
-		if (r->verdict.thread == i)
-			r->verdict.thread = n;
-		else if (r->verdict.thread == n)
-			r->verdict.thread = (size_t)-1;
-		r->threads.p[n++] = *t;
-	}
-	if (r->verdict.thread >= n) { /* the place is in a thread that was not asked for */
-		r->verdict.thread = (size_t)-1;
-		r->verdict.location = NULL;
-	}
-	r->threads.n = n;
-	r->groups.n = 0;
-	report_group(r);
-	return n > 0;
-}
-
 /* What a file may be called: no '/', no control or unsafe characters, at most 80 bytes, never "." or "..". */
 static void file_name(struct sb *b, struct str s)
 {
@@ -395,7 +362,8 @@ static bool is_input(const char *path)
 
 /*
  * A file is written under a name of this process's own, *part, so that no half report stands under the final one.  Devices, pipes
- * and what links lead to are written as they are: to replace /dev/null or /dev/stdout would harm everybody.
+ * and what links lead to are written as they are: to replace /dev/null or /dev/stdout would harm everybody.  Reports hold arguments
+ * and texts of exceptions, so they are for the user alone.
  */
 static FILE *open_report(const char *path, char **part)
 {
@@ -403,13 +371,13 @@ static FILE *open_report(const char *path, char **part)
 	int fd;
 	if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
 		*part = NULL;
-		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600);
 	} else {
 		*part = xasprintf("%s.%d.part", path, (int)getpid());
 		enum { FLAGS = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC };
-		fd = open(*part, FLAGS, 0666);
+		fd = open(*part, FLAGS, 0600);
 		if (fd < 0 && errno == EEXIST && unlink(*part) == 0) /* an ended process's */
-			fd = open(*part, FLAGS, 0666);
+			fd = open(*part, FLAGS, 0600);
 	}
 	return fd < 0 ? NULL : fdopen(fd, "w");
 }
@@ -425,7 +393,7 @@ static int draw_to(const struct job *j, const char *path)
 	CLEANUP(cleanup_free) char *part = NULL;
 	FILE *out = open_report(path, &part);
 	if (!out) {
-		err_set(&err, errno == EACCES ? ERR_PERM : ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+		err_set(&err, cli_write_code(errno), "cannot write '%s': %s", path, strerror(errno));
 		err_hint(&err, "another -o");
 		return cli_error(j->c, &err);
 	}
@@ -442,7 +410,7 @@ static int draw_to(const struct job *j, const char *path)
 	if (rc < 0) {
 		if (part)
 			unlink(part);
-		err_set(&err, ERR_IO, "cannot write '%s': %s", path, strerror(saved));
+		err_set(&err, cli_write_code(saved), "cannot write '%s': %s", path, strerror(saved));
 		err_hint(&err, "-o on another disk");
 		return cli_error(j->c, &err);
 	}
@@ -477,7 +445,7 @@ static int draw_folder(struct job *j, const char *dir, const char *stem, bool se
 {
 	struct err err = { 0 };
 	if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
-		err_set(&err, ERR_IO, "cannot make the folder '%s': %s", dir, strerror(errno));
+		err_set(&err, cli_write_code(errno), "cannot make the folder '%s': %s", dir, strerror(errno));
 		err_hint(&err, "mkdir -p '%s'", dir);
 		return cli_error(j->c, &err);
 	}
@@ -653,9 +621,8 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 			 rec->sandbox == (SANDBOX_SECCOMP | SANDBOX_LANDLOCK) ? "seccomp and landlock"
 			 : rec->sandbox & SANDBOX_SECCOMP ? "seccomp" : rec->sandbox & SANDBOX_LANDLOCK ? "landlock" : "limits alone");
 	found = xcalloc(w->threads.n + 1, sizeof *found);
-	if (w->threads.n && !keep_threads(r, w, found)) {
-		err_set(&err, ERR_ABSENT, "%s has no thread like that", path);
-		err_hint(&err, "pyanalyze %s", path);
+	if (w->threads.n && !wanted_keep(r, w->threads.p, w->threads.n, found)) {
+		wanted_none(r, path, w->threads.p, w->threads.n, t.py ? NULL : &t.py_err, &err);
 		status = cli_error(c, &err);
 		goto out;
 	}

@@ -98,9 +98,8 @@ static int parse(struct job *j)
 			j->capture.level = (int)n;
 			break;
 		case PYSNAP_max_pause:
-			if (!cli_number(c, "--max-pause", value, 0, UINT_MAX / 1000, &n))
+			if (!cli_seconds(c, "--max-pause", value, &j->capture.freeze.max_pause_ms))
 				return EXIT_USAGE;
-			j->capture.freeze.max_pause_ms = (unsigned)n * 1000;
 			break;
 		case PYSNAP_bundle:
 			if (!strcmp(value, "elf"))
@@ -259,12 +258,7 @@ static int python_of(const struct cli *c, pid_t pid, addr_t *hint, struct err *e
 
 static void say_done(const struct job *j, const struct capture *c)
 {
-	char out[STR_SIZE], in[STR_SIZE], bytes[STR_SIZE], time[32];
-	double ms = (double)capture_stopped_ns(c) / 1e6;
-	if (ms >= 1000)
-		snprintf(time, sizeof time, "%.2f s", ms / 1000);
-	else
-		snprintf(time, sizeof time, ms >= 10 ? "%.0f ms" : "%.1f ms", ms);
+	char out[STR_SIZE], in[STR_SIZE], bytes[STR_SIZE], time[STR_SIZE];
 	uint64_t lost;
 	size_t regions = capture_lost(c, &lost);
 	if (regions) {
@@ -293,8 +287,8 @@ static void say_done(const struct job *j, const struct capture *c)
 		err_hint(&warning, "pyanalyze where the same files are, or with --sysroot, -e or --lib-path");
 		cli_warn(&j->cli, &warning);
 	}
-	cli_say(&j->cli, "%s: %s from %s of memory, process %d was stopped for %s", j->out.name, str_size(capture_written(c), out),
-		str_size(capture_bytes(c), in), (int)j->pid, time);
+	cli_say(&j->cli, "%s: %s (unpacked %s), process %d was stopped for %s", j->out.name, str_size(capture_written(c), out),
+		str_size(capture_bytes(c), in), (int)j->pid, str_duration(capture_stopped_ns(c), time));
 }
 
 static int snapshot(struct job *j, struct err *err)

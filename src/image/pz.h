@@ -60,6 +60,7 @@ int pz_begin(int fd, const struct pz_plan *plan, struct pz_writer **ret, struct 
 int pz_write(struct pz_writer *w, const void *buf, size_t len) MUST_CHECK; /* the next bytes of the loads, in address order */
 int pz_zero(struct pz_writer *w, uint64_t len) MUST_CHECK;                 /* the same for zeros */
 int pz_finish(struct pz_writer *w, struct err *err) MUST_CHECK;            /* index, locator, end block; ERR_IO with errno's text and errno set */
+uint64_t pz_unpacked(const struct pz_writer *w);                           /* bytes of the core so far */
 uint64_t pz_written(const struct pz_writer *w);                            /* bytes on fd so far */
 void pz_close(struct pz_writer *w);                                        /* takes NULL; does not close fd */
 

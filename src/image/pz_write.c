@@ -659,6 +659,11 @@ int pz_finish(struct pz_writer *w, struct err *err)
 	return rc;
 }
 
+uint64_t pz_unpacked(const struct pz_writer *w)
+{
+	return w->at;
+}
+
 uint64_t pz_written(const struct pz_writer *w)
 {
 	return w->written;

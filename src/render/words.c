@@ -42,21 +42,8 @@ void words_time(struct sb *b, int64_t ns)
 
 void words_duration(struct sb *b, int64_t ns)
 {
-	int64_t ms = ns / 1000000, s = ms / 1000;
-	if (ms < 10)
-		sb_printf(b, "%" PRId64 ".%" PRId64 " ms", ms, ns / 100000 % 10);
-	else if (ms < 100)
-		sb_printf(b, "%" PRId64 " ms", ms);
-	else if (s < 1)
-		sb_printf(b, "0.%02" PRId64 " s", ms / 10);
-	else if (s < 60)
-		sb_printf(b, "%" PRId64 ".%" PRId64 " s", s, ms / 100 % 10);
-	else if (s < 3600)
-		sb_printf(b, "%" PRId64 " min %" PRId64 " s", s / 60, s % 60);
-	else if (s < 48 * 3600)
-		sb_printf(b, "%" PRId64 " h %" PRId64 " min", s / 3600, s / 60 % 60);
-	else
-		sb_printf(b, "%" PRId64 " days", s / 86400);
+	char buf[STR_SIZE];
+	sb_printf(b, "%s", str_duration(ns, buf));
 }
 
 void words_clip(struct sb *b, struct str s, size_t columns)

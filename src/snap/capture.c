@@ -286,7 +286,7 @@ static int gave_up(const struct capture *c, uint64_t total, struct err *err)
 {
 	char size[STR_SIZE];
 	str_size(total, size);
-	err_set(err, ERR_LIMIT, "gave up after %u s: process %d (%s) was still being copied; it runs again", c->opt.freeze.max_pause_ms / 1000,
+	err_set(err, ERR_LIMIT, "gave up after %g s: process %d (%s) was still being copied; it runs again", c->opt.freeze.max_pause_ms / 1000.0,
 		(int)c->pid, size);
 	err_hint(err, "--max-pause=0, which has no limit");
 	return ERR_LIMIT;

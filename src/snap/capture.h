@@ -19,7 +19,7 @@ struct capture;            /* all that will be written, in our memory */
 int capture(pid_t pid, const struct capture_options *opt, struct capture **ret, struct err *err) MUST_CHECK;
 int capture_write(struct capture *c, int fd, struct err *err) MUST_CHECK;
 int64_t capture_stopped_ns(const struct capture *c);
-uint64_t capture_bytes(const struct capture *c);         /* memory in the file, before compression */
+uint64_t capture_bytes(const struct capture *c);         /* of the core in the file, before compression; before it is written, of the memory that was copied */
 uint64_t capture_written(const struct capture *c);
 size_t capture_unopened(const struct capture *c);        /* files left out because too many are open */
 /* Files whose functions have no names in the snapshot, since the tables are large; valid until capture_free. */

@@ -38,7 +38,7 @@ struct capture {
 	struct files files;
 	uint8_t *data;
 	uint64_t data_size, data_used;
-	uint64_t image_bytes;     /* of memory in the file: copied, and pages of files; 0 before it is written */
+	uint64_t image_bytes;     /* of the core in the file, unpacked; 0 before it is written */
 	int64_t stopped_ns, start_ns;
 	uint64_t written, late_lost;
 	struct capture_unnamed unnamed;

@@ -523,9 +523,6 @@ int capture_write(struct capture *c, int fd, struct err *err)
 	struct pz_plan plan = { .abi = c->abi, .notes = notes.p, .n_notes = notes.n, .loads = loads.p, .n_loads = loads.n, .tail = symbols.size,
 				.level = c->opt.level, .interrupted = c->opt.interrupted };
 	struct pz_writer *w = NULL;
-	c->image_bytes = 0;
-	for (size_t i = 0; i < loads.n; i++)
-		c->image_bytes += loads.p[i].filesz;
 	int code = pz_begin(fd, &plan, &w, err);
 	if (!code)
 		code = write_pieces(c, w, &pieces, err);
@@ -533,8 +530,10 @@ int capture_write(struct capture *c, int fd, struct err *err)
 		code = write_symbols(c, w, &symbols, err);
 	if (!code)
 		code = pz_finish(w, err);
-	if (w)
+	if (w) {
 		c->written = pz_written(w);
+		c->image_bytes = pz_unpacked(w);
+	}
 	int saved = errno; /* for the caller: ENOSPC has words of its own */
 	pz_close(w);
 	vec_free(&pieces);

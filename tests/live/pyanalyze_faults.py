@@ -277,6 +277,7 @@ def with_python(folder):
         tap.ok(done.returncode == 0 and not done.stderr and json.load(open(out))["schema"] == "pysnap.report/1" and not [n for n in os.listdir(folder) if n.endswith(".part")],
                "a report file is replaced as a whole", done.stderr)
         places(folder, core)
+        private(folder, core)
         says("several inputs into one file", ["-o", out, core, snap], 2, "pyanalyze: 2 inputs do not fit into the one file \"%s\"\n  try: -o DIR/, which gets a file for each" % out)
         says("a layout that is none", ["--layout", script, core], 1, "pyanalyze: '%s' is not a layout table: line {}\n  try: {}" % script)
         both = run([PYANALYZE, core, snap]).stdout.decode()
@@ -284,7 +285,7 @@ def with_python(folder):
         with open("/dev/full", "w") as full:
             done = run([PYANALYZE, core], stdout=full)
             tap.ok(done.returncode == 1 and b"cannot write the report: No space left on device" in done.stderr, "a full disk is said", done.stderr)
-        says("no such thread", ["-t", "nobody", core], 1, "pyanalyze: {} has no thread like that\n  try: pyanalyze {}")
+        says("no such thread", ["-t", "nobody", core], 1, "pyanalyze: {} has no thread \"nobody\"\n  try: -t with the number or name of {}")
         done = run([PYANALYZE, "--json", "-t", "deep", core])
         tap.equal([t["name"] for t in json.loads(done.stdout)["threads"]], ["deep"], "only one thread")
         done = run([PYANALYZE, "--json", core, snap])
@@ -296,6 +297,26 @@ def with_python(folder):
         tap.ok(b"\x1b[" in colored and b"\x1b" not in plain and re.sub(rb"\x1b\[[0-9;]*m", b"", colored) == plain, "colour changes nothing but colour")
     finally:
         target.end()
+
+
+def private(folder, core):
+    """A report is for the user alone, also where it replaces one that was for all."""
+    folder = os.path.join(folder, "private")
+    os.mkdir(folder)
+    out = os.path.join(folder, "out.txt")
+    with open(out, "w") as f:
+        f.write("old")
+    os.chmod(out, 0o644)
+    run([PYANALYZE, "-q", "-o", out, "-o", os.path.join(folder, "new.json"), "--format=svg", "-o", os.path.join(folder, "all/"), core])
+    files = [os.path.join(top, n) for top, _, names in os.walk(folder) for n in names]
+    tap.ok(len(files) > 2 and all(os.stat(f).st_mode & 0o777 == 0o600 for f in files) and open(out).read() != "old", "reports have mode 0600 and replace older ones",
+           [(f, oct(os.stat(f).st_mode)) for f in files])
+    done = run(["unshare", "-m", "sh", "-c", "mount -t tmpfs -o ro none \"$1\" && { for o in $1/x.json $1/new/; do \"$2\" --format=json -o $o \"$3\"; echo $?; done; }",
+                "sh", folder, PYANALYZE, core])
+    if done.returncode != 0:
+        tap.skip("a folder that is read-only", "no tmpfs can be mounted here")
+        return
+    tap.equal(done.stdout.split(), [b"4", b"4"], "a folder that is read-only: exit code 4")
 
 
 def places(folder, core):

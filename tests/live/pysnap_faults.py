@@ -94,7 +94,9 @@ def usage():
     says("unknown option", ["--ouput=x", "1"], 2, "pysnap: unknown option \"--ouput\"\n  try: --output, or pysnap --help")
     says("a level that is none", ["-Z", "10", "1"], 2, "pysnap: --compress: \"10\" will not do\n  try: a whole number from 0 to 9")
     says("a bundle that is none", ["--bundle=all", "1"], 2, "pysnap: --bundle=all is not known\n  try: --bundle=elf or --bundle=none")
-    says("a pause that is none", ["--max-pause=soon", "1"], 2, "pysnap: --max-pause: \"soon\" will not do\n  try: a whole number from 0 to {}")
+    says("a pause that is none", ["--max-pause=soon", "1"], 2, "pysnap: --max-pause: \"soon\" will not do\n  try: seconds from 0 to 4294967, with up to three decimals, as in 0.5")
+    for pause in "-1", "", ".", ".5", "5.", "0.0001", "1e3", "4294967.296", "99999999999999999999", "0.5s":
+        says("a pause that is none: %r" % pause, ["--max-pause=" + pause, "1"], 2, "pysnap: --max-pause: \"%s\" will not do\n  try: {}" % pause)
     done = run([PYSNAP, "--help"])
     tap.ok(done.returncode == 0 and done.stdout.startswith(b"Usage: pysnap [OPTIONS] PID") and not done.stderr, "help goes to standard output", done)
 
@@ -375,7 +377,7 @@ def output(folder):
             f.write("precious")
         says("output exists", [p.pid, "-o", out], 1, "pysnap: %s exists\n  try: -f to replace it, or another -o" % out)
         tap.equal(open(out).read(), "precious", "output exists: untouched")
-        says("-f replaces it", [p.pid, "-f", "-o", out], 0, "%s: {} MiB from {} MiB of memory, process %d was stopped for {}s" % (out, p.pid))
+        says("-f replaces it", [p.pid, "-f", "-o", out], 0, "%s: {} MiB (unpacked {} MiB), process %d was stopped for {}s" % (out, p.pid))
         tap.equal(stat.S_IMODE(os.stat(out).st_mode), 0o600, "the file is its owner's alone")
         tap.equal(os.listdir(folder), ["snap.pz"], "only the snapshot is there")
         done = run(["zcat", out])

@@ -1,0 +1,84 @@
+/* The threads that -t asks for: which are kept of a report, and what is said where there is none. */
+#include "cmd/wanted.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "render/words.h"
+
+enum { NAMED = 3, LISTED = 180 }; /* of what was asked for so many; of what there is so many bytes */
+
+static bool is_wanted(const struct report_thread *t, const char *wanted)
+{
+	char *end;
+	long long tid = strtoll(wanted, &end, 10);
+	if (!*end && end != wanted && tid == t->tid)
+		return true;
+	/* "MainThread" is threading's name for it, which a program without threading does not have. */
+	if (t->main && (strcmp(wanted, "main") == 0 || strcmp(wanted, "MainThread") == 0))
+		return true;
+	return t->name.s && str_is(t->name, wanted);
+}
+
+bool wanted_keep(struct report *r, const char *const *wanted, size_t n_wanted, bool *found)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < r->threads.n; i++) {
+		struct report_thread *t = &r->threads.p[i];
+		bool keep = false;
+		for (size_t k = 0; k < n_wanted; k++) {
+			bool is = is_wanted(t, wanted[k]);
+			found[k] |= is;
+			keep |= is;
+		}
+		if (!keep) {
+			*vec_push(&r->hidden) = *t;
+			continue;
+		}
+		if (r->verdict.thread == i)
+			r->verdict.thread = n;
+		else if (r->verdict.thread == n)
+			r->verdict.thread = (size_t)-1;
+		r->threads.p[n++] = *t;
+	}
+	if (r->verdict.thread >= n) { /* the place is in a thread that was not asked for */
+		r->verdict.thread = (size_t)-1;
+		r->verdict.location = NULL;
+	}
+	r->threads.n = n;
+	r->groups.n = 0;
+	report_group(r);
+	return n > 0;
+}
+
+int wanted_none(const struct report *r, const char *path, const char *const *wanted, size_t n, const struct err *no_python, struct err *err)
+{
+	CLEANUP(cleanup_sb) struct sb asked = { 0 };
+	CLEANUP(cleanup_sb) struct sb list = { 0 };
+	for (size_t i = 0; i < n && i < NAMED; i++)
+		sb_printf(&asked, "%s\"%.60s\"", !i ? "" : i + 1 == n ? " or " : ", ", wanted[i]);
+	if (n > NAMED)
+		sb_printf(&asked, " or %zu more", n - NAMED);
+	err_set(err, ERR_ABSENT, "%s has no thread " STR_FMT, path, STR_ARG(sb_view(&asked)));
+	if (no_python && no_python->code) {
+		err_why(err, "the names that Python has are not known: %s", no_python->msg);
+		err_hint(err, "%s", no_python->hint[0] ? no_python->hint : "-t with a thread's number");
+		return err->code = no_python->code;
+	}
+	size_t shown = 0, last = 0;
+	while (shown < r->hidden.n) {
+		last = list.len;
+		sb_printf(&list, shown ? ", " : "");
+		words_thread(&list, &r->hidden.p[shown]);
+		if (list.len > LISTED)
+			break;
+		shown++;
+	}
+	if (shown < r->hidden.n) {
+		list.len = last;
+		sb_printf(&list, " or one of %zu more", r->hidden.n - shown);
+	}
+	if (r->hidden.n)
+		return err_hint(err, "-t with the number or name of " STR_FMT, STR_ARG(sb_view(&list)));
+	return err_hint(err, "pyanalyze %s", path);
+}
