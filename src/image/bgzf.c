@@ -545,6 +545,7 @@ int bgzf_open(struct bytes *packed, struct bytes **ret, struct err *err)
 	else if (!z->table.end.payload)
 		rc = err_set(err, ERR_CORRUPT, "%s is cut inside its first member: %" PRIu64 " bytes are there", packed->name, packed->size);
 	if (rc < 0) {
+		err_hint(err, "copy it again and compare sizes, or take it again with pysnap");
 		bgzf_free(z);
 		return rc;
 	}

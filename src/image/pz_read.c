@@ -79,8 +79,10 @@ static int load(struct bytes *b, struct image *img, struct err *err)
 	z->img = img;
 	if (image_format_elf_core.probe(&z->core))
 		rc = image_format_elf_core.load(&z->core, img, err); /* the image closes z->core from here on */
-	else
+	else {
 		rc = err_set(err, ERR_CORRUPT, "%s is compressed, but its content is not a core", b->name);
+		err_hint(err, "the core or snapshot itself; \"zcat %s | file -\" says what it is", b->name);
+	}
 	if (rc < 0 && format > PZ_FORMAT)
 		rc = pz_too_new(b->name, format, image_facts(img)->tool, err);
 	if (rc < 0) {

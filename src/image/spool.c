@@ -147,10 +147,19 @@ static uint64_t estimate(const struct file *f, const struct unpacked *how, uint6
 static int no_room(const struct file *f, const struct unpacked *how, const char *name, uint64_t size, struct err *err)
 {
 	char need_text[STR_SIZE], have_text[STR_SIZE];
-	uint64_t need = estimate(f, how, size), left = room(f);
-	uint64_t have = f->written + (left == UINT64_MAX || left < room_kept ? 0 : left - room_kept);
-	bool about = need > have;
-	err_set(err, ERR_LIMIT, "needs %s %s in %s to unpack %s, %s are free", about ? "about" : "more than", str_size(about ? need : have, need_text),
+	/* Of a file that was hardly begun the rate says nothing; what it is packed into is less than it becomes. */
+	uint64_t need = estimate(f, how, size), least = f->written > size ? f->written : size;
+	/* A quota's room is not told by the file system's. */
+	uint64_t left = f->problem == EDQUOT ? 0 : room(f), have = f->written + (left == UINT64_MAX ? 0 : left);
+	bool about = need > least;
+	if (!about)
+		need = least;
+	need = need < UINT64_MAX - room_kept - room_step ? need + room_kept + room_step : UINT64_MAX; /* what is left to others */
+	if (need <= have) {
+		need = have;
+		about = false;
+	}
+	err_set(err, ERR_LIMIT, "needs %s %s in %s to unpack %s, %s are free", about ? "about" : "more than", str_size(need, need_text),
 		f->dir, name, str_size(have, have_text));
 	err_hint(err, "TMPDIR=DIR pyanalyze %s, with a DIR on a disk that has room", spool_operand(name));
 	return ERR_LIMIT;
