@@ -636,9 +636,39 @@ static void half_made(const struct layout *l, const char *config)
 	}
 }
 
+/* The newest interpreter is being made: it has sys and builtins, or sys alone, and nothing runs in it. The other one tells of the types. */
+static void half_made_beside(const struct layout *l, const char *config)
+{
+	(void)config;
+	for (int bare = 0; bare < 2; bare++) {
+		struct build *b = build_new(l);
+		struct py *py = NULL;
+		struct err err = { 0 };
+		addr_t t = build_thread(b, b->interp, IDENT, 100);
+		addr_t code = build_code(b, &(struct build_code){ .name = "f", .file = "/a/b.py", .firstlineno = 10, .units = 8, .nlocals = 1, .stacksize = 6 });
+		build_frame(b, t, &(struct build_frame){ .code = code, .lasti = 4 });
+		addr_t made = build_interp(b, 1);
+		build_thread(b, made, IDENT, 101);
+		build_settle(b);
+		WRITE_IF(b, made, PyInterp, importlib, 0);
+		if (layout_has(l, F_PyInterp_modules))
+			WRITE(b, made, PyInterp, modules, build_dict(b, BUILD_DICT));
+		if (bare)
+			WRITE(b, made, PyInterp, builtins, 0);
+		int rc = py_open(build_image(b), NULL, &(struct py_options){ .hint_runtime = build_hint(b) }, b->arena, &py, &err);
+		ck_assert_msg(rc == 0, "%s: %s: %s", l->name, err.msg, err.why);
+		ck_assert_str_eq(py->layout.name, l->name);
+		ck_assert_msg(py->interp_head == made, "%s: it is not the newest", l->name);
+		ck_assert_msg(py->types.code == b->types.code && py->types.str == b->types.str, "%s: 0x%llx, 0x%llx", l->name,
+			      (unsigned long long)py->types.code, (unsigned long long)py->types.str);
+		build_free(b);
+	}
+}
+
 START_TEST(starting_and_ending)
 {
 	each_layout(half_made);
+	each_layout(half_made_beside);
 }
 END_TEST
 

@@ -334,17 +334,25 @@ static int prove(struct py *py, const struct known_version *known, bool any_mino
 			ret->phase = py_phase(py, py->interp_head);
 		return rc;
 	}
-	/* The newest interpreter may be half made or half gone (3.12: subinterpreters); any whose dictionaries agree will do. */
-	addr_t interp = py->interp_head;
+	/*
+	 * The newest interpreter may be half made or half gone (3.12: subinterpreters), and tells of fewer types the more it lacks: of those
+	 * whose dictionaries agree the first that has importlib's functions, else one with the type of code, else whichever.
+	 */
+	addr_t interp = py->interp_head, kept = 0;
+	bool kept_code = false;
 	for (unsigned i = 0; i < LOOK_INTERPS && interp; i++) {
-		struct proof here = { 0 };
-		here.stage = PROOF_TYPE;
+		struct proof here = { .stage = PROOF_TYPE };
 		rc = types_find(py, interp, &here);
 		if (rc == 0)
 			rc = prove_version(py, interp, known, any_minor, &sure, &lied, &here);
-		if (rc == 0)
+		if (rc == 0 && py->types.function && py->types.code) {
+			kept = 0;
 			break;
-		if (here.stage > ret->stage) {
+		}
+		if (rc == 0 && (!kept || (!kept_code && py->types.code))) {
+			kept = interp;
+			kept_code = py->types.code;
+		} else if (rc < 0 && here.stage > ret->stage) {
 			if (here.half)
 				here.phase = py_phase(py, interp);
 			*ret = here;
@@ -353,6 +361,12 @@ static int prove(struct py *py, const struct known_version *known, bool any_mino
 		if (READ(py, interp, PyInterp, next, &next) < 0 || next == interp)
 			break;
 		interp = next;
+	}
+	if (kept) {
+		struct proof here = { .stage = PROOF_TYPE };
+		rc = types_find(py, kept, &here);
+		if (rc == 0)
+			rc = prove_version(py, kept, known, any_minor, &sure, &lied, &here);
 	}
 	if (rc < 0)
 		return rc;
