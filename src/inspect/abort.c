@@ -60,6 +60,8 @@ static struct str libc_message(struct target *t, struct arena *a)
  */
 enum { EXCEPTION_TYPE = 0x50, EXCEPTION_OBJECT = 0x20 };
 static const uint64_t exception_class[] = { 0x474e5543432b2b00 /* GNUCC++ */, 0x434c4e47432b2b00 /* CLNGC++, libc++abi */ };
+/* GNUCC++ of std::rethrow_exception: its header has the address of the exception itself where others have the type (__cxa_dependent_exception). */
+static const uint64_t dependent_class = 0x474e5543432b2b01;
 
 /* "St13runtime_error" -> "std::runtime_error", "N4shop5ErrorE" -> "shop::Error"; others as they are. */
 static struct str type_words(struct arena *a, struct str mangled)
@@ -129,17 +131,36 @@ static struct str what_of(struct target *t, struct arena *a, addr_t type, addr_t
 	return (struct str){ 0 };
 }
 
+/* The type of the exception whose header stands at *header, or 0; of one that std::rethrow_exception threw again, *header becomes its own. */
+static addr_t exception_at(struct target *t, addr_t *header, uint64_t *class)
+{
+	addr_t at = *header, type, object;
+	if (at & 15 || at < EXCEPTION_TYPE || image_read_uint(t->img, at, 8, class) < 0)
+		return 0;
+	if (*class == dependent_class) {
+		if (image_read_ptr(t->img, at - EXCEPTION_TYPE, &object) < 0 || object < EXCEPTION_OBJECT + EXCEPTION_TYPE)
+			return 0;
+		at = object - EXCEPTION_OBJECT;
+		if (at & 15 || image_read_uint(t->img, at, 8, class) < 0)
+			return 0;
+	}
+	if ((*class != exception_class[0] && *class != exception_class[1]) || image_read_ptr(t->img, at - EXCEPTION_TYPE, &type) < 0)
+		return 0;
+	*header = at;
+	return type;
+}
+
 /* s NULL: it was no exception of C++'s that nobody caught. */
 static struct str cxx_exception(struct target *t, struct report *r, const struct native_view *s)
 {
-	bool terminated = false, thrown = false;
+	bool terminated = false, thrown = false, rethrown = false;
 	addr_t from = s->n ? s->f[0].sp : 0, to = 0;
 	for (size_t i = 0; i < s->n && i < 4 * CALLERS; i++) {
 		const struct str name = str_function(native_view_function(s, i, NULL));
-		terminated |= str_is(name, "_ZSt9terminatev") || str_is(name, "std::terminate()") || str_is(name, "__cxa_throw") || str_is(name, "__cxa_rethrow") ||
-			      str_is(name, "_ZN9__gnu_cxx27__verbose_terminate_handlerEv");
-		if (str_is(name, "__cxa_throw") || str_is(name, "__cxa_rethrow")) {
-			thrown = true;
+		rethrown = str_is(name, "__cxa_rethrow");
+		thrown = rethrown || str_is(name, "__cxa_throw") || str_starts(name, "_ZSt17rethrow_exception") || str_starts(name, "std::rethrow_exception");
+		terminated |= thrown || str_is(name, "_ZSt9terminatev") || str_is(name, "std::terminate()") || str_is(name, "_ZN9__gnu_cxx27__verbose_terminate_handlerEv");
+		if (thrown) {
 			to = i + 1 < s->n ? s->f[i + 1].sp : 0;
 			break;
 		}
@@ -153,8 +174,7 @@ static struct str cxx_exception(struct target *t, struct report *r, const struct
 			uint64_t class;
 			if (image_read_ptr(t->img, at, &header) < 0)
 				break;
-			if (header & 15 || image_read_uint(t->img, header, 8, &class) < 0 || (class != exception_class[0] && class != exception_class[1]) ||
-			    image_read_ptr(t->img, header - EXCEPTION_TYPE, &type) < 0)
+			if (!(type = exception_at(t, &header, &class)))
 				continue;
 			struct str name = type_name_at(t, r->arena, type);
 			if (!name.s)
@@ -169,7 +189,8 @@ static struct str cxx_exception(struct target *t, struct report *r, const struct
 				: str_printf(r->arena, "an uncaught C++ exception: " STR_FMT, STR_ARG(words));
 		}
 	}
-	return thrown ? STR("an uncaught C++ exception (its type is not known)") : STR("C++'s std::terminate was called");
+	/* `throw;` where nothing is handled terminates too. */
+	return thrown && !rethrown ? STR("an uncaught C++ exception (its type is not known)") : STR("C++'s std::terminate was called");
 }
 
 /* ---- what is said */

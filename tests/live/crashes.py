@@ -275,6 +275,7 @@ IN_C = (  # function: the title, as a pattern
 IN_CXX = (
     ("throw_std", "std::out_of_range: index 9 of 3"), ("throw_own", "shop::Rejected: order 7 was rejected"), ("throw_plain", "shop::Plain"),
     ("throw_int", "int"), ("throw_text", "const char *"), ("throw_system", "std::system_error: reading it: No such file or directory"),
+    ("throw_kept", "std::out_of_range: 5Order"),
 )
 
 
@@ -341,14 +342,14 @@ def in_libraries(python):
         if not cxx:
             tap.skip("%s: exceptions of C++" % python.name, "no compiler")
             return
-        for function, want in IN_CXX + (("throw_nothing", None),):
+        for function, want in IN_CXX + (("throw_nothing", None), ("throw_nothing_again", None)):
             got = crash(python, "c", cxx, function)
             if not got:
                 continue
             rep, text, _, target = got
             name = "%s: %s" % (python.name, function)
             tap.equal(rep["verdict"]["title"], "SIGABRT: an uncaught C++ exception: " + want if want else "SIGABRT: C++'s std::terminate was called", "%s: title" % name)
-            tap.ok(without_likely(rep) and re.match(r"(abort|gsignal|raise)\(\) <- std::terminate(\(\))?( <- __cxa_throw)? <- %s \(throws" % function, line(text, "raised by") or ""),
+            tap.ok(without_likely(rep) and re.match(r"(abort|gsignal|raise)\(\) <- std::terminate(\(\))?( <- (__cxa_(re)?throw|std::rethrow_exception(\(.*?\))?))? <- %s \(throws" % function, line(text, "raised by") or ""),
                    "%s: who raised it" % name, text[:500])
             target.end()
 
