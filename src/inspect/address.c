@@ -8,6 +8,7 @@ enum {
 	GUARD = 1 << 20,        /* stack_guard_gap of the kernel, 256 pages (mm/mmap.c); a pthread's guard page is smaller */
 	FRAME = 1 << 16,        /* how far from the stack pointer a function may touch its frame first */
 	PAST = 4096,
+	AT_RANDOM = 25,         /* 16 bytes at the top of main's stack (Linux fs/binfmt_elf.c, create_elf_tables) */
 };
 
 /* The segment that begins above addr, and the one that ends at or below it. */
@@ -34,9 +35,21 @@ static struct str mapping_words(struct image *img, struct arena *a, const struct
 	return str_printf(a, "the memory at 0x%llx", (unsigned long long)s->start);
 }
 
-static struct str guard_words(struct image *img, struct arena *a, int64_t tid)
+/*
+ * A handler may run on an alternate stack, a coroutine on one of its own: there the kernel's and the C library's data of the thread are
+ * not.  glibc and musl keep what the thread pointer leads to at the top of the thread's stack, also where the program supplied it.
+ */
+static bool is_another_stack(struct image *img, const struct segment *seg, const struct regs *regs, int64_t tid)
 {
-	if (tid <= 0)
+	uint64_t top = regs->tls;
+	if (tid == image_facts(img)->pid && image_auxv(img, AT_RANDOM, &top) < 0)
+		return false;
+	return top && (top < seg->start || top - seg->start >= seg->size);
+}
+
+static struct str guard_words(struct image *img, struct arena *a, const struct segment *seg, const struct regs *regs, int64_t tid)
+{
+	if (tid <= 0 || is_another_stack(img, seg, regs, tid))
 		return STR("stack overflow: in the guard page of a stack");
 	return tid == image_facts(img)->pid ? STR("stack overflow: in the guard page of main's stack")
 		: str_printf(a, "stack overflow: in the guard page of thread %" PRId64 "'s stack", tid);
@@ -61,11 +74,11 @@ struct str address_words(struct image *img, struct arena *a, addr_t addr, bool u
 		return str_printf(a, "%llu byte%s past a null pointer", (unsigned long long)addr, addr == 1 ? "" : "s");
 	neighbours(img, addr, &below, &above);
 	if (below && addr - below->start < below->size)
-		return in_own_guard(below, addr, sp, unmapped) ? guard_words(img, a, tid) : (struct str){ 0 };
+		return in_own_guard(below, addr, sp, unmapped) ? guard_words(img, a, below, regs, tid) : (struct str){ 0 };
 	/* The stack pointer stands at the low end of its stack, and the address just beneath that. */
 	if (sp && above && above->start - addr <= GUARD && (sp > addr ? sp - addr : addr - sp) <= FRAME &&
 	    (sp < above->start || (sp - above->start < above->size && sp - above->start <= FRAME)) && above->prot & 2)
-		return guard_words(img, a, tid);
+		return guard_words(img, a, above, regs, tid);
 	if (below && addr - (below->start + below->size) < PAST) {
 		uint64_t past = addr - (below->start + below->size);
 		struct str what = mapping_words(img, a, below);
