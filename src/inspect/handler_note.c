@@ -130,7 +130,7 @@ void handler_of_others(struct target *t, struct report *r, const struct report_t
 	const size_t n = image_threads(t->img, &native);
 	for (size_t i = 0, told = 0; i < r->threads.n && told < TOLD; i++) {
 		struct report_thread *th = &r->threads.p[i];
-		if (th->image == crashed->image || !th->image || th->image > n || th->again)
+		if ((crashed && th->image == crashed->image) || !th->image || th->image > n || th->again)
 			continue;
 		th->in_handler = stands_in(t, r, th, &native[th->image - 1]);
 		if (!th->in_handler.s)

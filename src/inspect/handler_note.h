@@ -18,7 +18,7 @@ bool handler_nested(struct target *t, const struct report_thread *th, const stru
 void handler_nested_note(struct target *t, struct report *r, const struct thread *native, const struct nested *n);
 /* A frame on the stack of a thread that faulted and whose native frames end before it: the fault may have come in its handler. */
 void handler_left_note(struct target *t, struct report *r, const struct report_thread *th, const struct thread *native);
-/* Which threads other than the one that crashed stand in a handler of a fault: a note, and their in_handler. */
+/* Which threads other than the one that crashed (NULL: none did) stand in a handler of a fault: a note, and their in_handler. */
 void handler_of_others(struct target *t, struct report *r, const struct report_thread *crashed);
 
 #endif

@@ -324,6 +324,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		r->verdict.location = innermost(&r->threads.p[0], 0, true);
 		if (!r->verdict.location)
 			r->verdict.location = innermost(&r->threads.p[0], 0, false);
+		handler_of_others(t, r, NULL); /* one that hangs in the handler of its crash until somebody ends it */
 		life_notes(t, r, &r->threads.p[0]);
 	}
 	if (!r->verdict.title.s)

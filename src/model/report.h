@@ -74,7 +74,7 @@ struct report_thread {
 	bool again;                /* a further thread state of a thread that is there already, where it cannot be told how they belong together */
 	bool main, crashed, holds_gil, stale;
 	bool handled;              /* a signal handler runs on it, and what that interrupted is the crash */
-	struct str in_handler;     /* of another thread than the one that crashed: of what a signal handler runs on it; s NULL: of no fault */
+	struct str in_handler;     /* of another thread than the one that crashed, of any where none did: of what a signal handler runs on it; s NULL: of no fault */
 	bool signalled;            /* the one that the signal came to for which the core was written, crash or not */
 	bool starting;             /* a thread state whose thread has not begun */
 	bool has_python;           /* has a thread state */

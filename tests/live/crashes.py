@@ -362,6 +362,7 @@ HANDLERS = (  # function, what else runs; kind, title, what a line with this key
      r"\d+ signal handlers had interrupted each other; the first ran on SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
     ("abort_after_message", None, "crash", ITSELF, "raised by", r"abort\(\) <- abort_after_message .*"),
     ("watched_fault", None, "crash", ITSELF, "handler", r"thread \d+ \(main\) stands in a handler of a fault: SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
+    ("stuck_in_fault", None, "stopped", r"SIGABRT sent by pid \d+ \(uid \d+\)", "handler", r"thread \d+ \(main\) stands in a handler of a fault: SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
     ("timer_ends", None, "crash", r"SIGSEGV: a timer of the process ran out \(timer_create\)", "exception", r".*"),
     ("sent_by_thread", None, "crash", r"SIGSEGV: the process sent it to itself(, likely by another thread than this one)?", "in|raised by", r"pause.*|__libc_pause.*|kill\(\).*"),
 )
