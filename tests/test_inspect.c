@@ -774,6 +774,81 @@ START_TEST(order)
 }
 END_TEST
 
+/*
+ * Where nothing crashed: who held the GIL and evaluated Python, else who ran and had frames, else who the signal came to, else the main
+ * thread.  Threads 0 (the main one) to 3 have frames, 4 is in none, 5 runs no Python; the signal came to `came`.
+ */
+START_TEST(matters)
+{
+	enum { SNAP = -1, THREADS = 5, ALL = 6, NOBODY = -1 };
+	static const struct { int signo, code, came, holder; unsigned ran; bool stopped; int want; } cases[] = {
+		{ SNAP, 0, 0, NOBODY, 0, false, 0 },
+		{ SNAP, 0, 0, 2, 0, false, 2 },            /* holds it, in a call that waits */
+		{ SNAP, 0, 0, 2, 1u << 3, false, 2 },
+		{ SNAP, 0, 0, 4, 0, false, 0 },            /* holds it, and evaluates nothing */
+		{ SNAP, 0, 0, 4, 1u << 3, false, 3 },
+		{ SNAP, 0, 0, NOBODY, 1u << 3, false, 3 },
+		{ SNAP, 0, 0, NOBODY, 1u << 2 | 1u << 3, false, 2 },
+		{ SNAP, 0, 0, NOBODY, 1u << 0 | 1u << 1, false, 0 },
+		{ SNAP, 0, 0, NOBODY, 1u << 4 | 1u << 5, false, 0 },
+		{ SNAP, 0, 0, NOBODY, 1u << 3, true, 0 },  /* all had been stopped: none ran */
+		{ 0, 0, 0, 1, 0, false, 1 },               /* a debugger's */
+		{ SIGTERM, 0 /* SI_USER */, 0, 1, 0, false, 1 },
+		{ SIGTERM, 0, 0, NOBODY, 1u << 2, false, 2 },
+		{ SIGTERM, 0, 3, NOBODY, 0, false, 3 },
+		{ SIGTERM, SI_TKILL, 3, 1, 1u << 2, false, 3 }, /* that one was meant */
+		{ SIGSEGV, 1, 3, 1, 1u << 2, false, 3 },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		if (cases[i].holder != NOBODY && layout_has(&tables[_i], F_PyObject_ob_tid))
+			continue; /* free-threaded: there is no such lock */
+		struct build *b = build_new(&tables[_i]);
+		addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
+		addr_t holder = 0;
+		for (int k = 0; k < THREADS; k++) {
+			addr_t th = build_thread(b, b->interp, BUILD_IDENT(b) + 0x1000 * (uint64_t)k, PID + k);
+			if (k != 4)
+				build_frame(b, th, &(struct build_frame){ .code = code, .lasti = 2 });
+			if (k == cases[i].holder)
+				holder = th;
+		}
+		build_gil(b, b->interp, holder);
+		struct thread lone = b->lwps.p[0];
+		lone.tid = PID + 5;
+		lone.regs.tls = BUILD_IDENT(b) + 0x1000 * 9;
+		*vec_push(&b->lwps) = lone;
+		for (int k = 0; k < ALL; k++) {
+			b->lwps.p[k].regs.syscall.known = true;
+			b->lwps.p[k].regs.syscall.nr = cases[i].ran >> k & 1 ? -1 : 202;
+			b->lwps.p[k].state = cases[i].stopped ? 'T' : 'S';
+		}
+		struct thread first = b->lwps.p[0];
+		b->lwps.p[0] = b->lwps.p[cases[i].came];
+		b->lwps.p[cases[i].came] = first;
+		b->lwps.p[0].signo = cases[i].signo > 0 ? cases[i].signo : 0;
+		struct py *py = build_py(b);
+		struct image_facts *f = image_facts_mut(py->img);
+		f->pid = PID;
+		f->kind = cases[i].signo == SNAP ? IMAGE_SNAPSHOT : IMAGE_CORE;
+		if (cases[i].signo > 0) {
+			f->siginfo.known = true;
+			f->siginfo.signo = cases[i].signo;
+			f->siginfo.code = cases[i].code;
+			f->siginfo.has_sender = cases[i].code <= 0;
+			f->siginfo.pid = 99;
+		}
+		struct report *r = report_new();
+		say(py->img, py, NULL, r);
+		ck_assert_msg(r->verdict.tid == PID + cases[i].want && r->threads.p[0].tid == r->verdict.tid, "%s: case %zu: %d", tables[_i].name, i, (int)r->verdict.tid - PID);
+		ck_assert(r->verdict.location && r->verdict.location->python);
+		for (size_t k = 2; k < r->threads.n; k++) /* the others stay in their order */
+			ck_assert_int_lt(r->threads.p[k - 1].tid, r->threads.p[k].tid);
+		report_free(r);
+		build_free(b);
+	}
+}
+END_TEST
+
 /* A main thread that has ended, and holds the GIL for ever. */
 START_TEST(ended_main)
 {
@@ -1152,6 +1227,7 @@ int main(void)
 	tcase_add_loop_test(c, natives, 0, n_tables);
 	tcase_add_loop_test(c, limits, 0, n_tables);
 	tcase_add_loop_test(c, order, 0, n_tables);
+	tcase_add_loop_test(c, matters, 0, n_tables);
 	tcase_add_loop_test(c, ended_main, 0, n_tables);
 	tcase_add_loop_test(c, unsure_interpreter, 0, n_tables);
 	tcase_add_loop_test(c, chain, 0, n_tables);

@@ -13,8 +13,11 @@ extern const struct inspection inspection_verdict; /* what stopped it and where 
 /* The folder the process was started in as its environment had it; len 0: not known.  In the target's arena. */
 struct str started_in(struct target *t);
 
-/* Once it is known whether a thread crashed: the one that matters first. */
-void threads_sort(struct report *r);
+/*
+ * Once it is known whether a thread crashed: the one that matters first.  one_meant: it crashed, or the signal was sent to it alone; else
+ * the one that held the GIL, or ran.
+ */
+void threads_sort(struct report *r, bool one_meant);
 /* Mark the kernel's names that are another thread's Python name. */
 void threads_inherited_names(struct report *r);
 

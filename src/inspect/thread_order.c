@@ -1,4 +1,5 @@
 /* The threads of a report among each other: in which order they stand, and who has another's name. */
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,25 @@ void threads_inherited_names(struct report *r)
 	HASH_CLEAR(hh, own);
 }
 
+/*
+ * Of a process in which nothing crashed the thread that matters: the one that kept others from running Python, else one that ran it.  The
+ * lock's holder says nothing where it evaluates nothing: it may be about to let go.  SIZE_MAX: neither is there.
+ */
+static size_t busy(const struct report *r)
+{
+	size_t ran = SIZE_MAX;
+	for (size_t i = 0; i < r->threads.n; i++) {
+		const struct report_thread *t = &r->threads.p[i];
+		if (!t->active || t->stale || t->starting)
+			continue;
+		if (t->holds_gil)
+			return i;
+		if (t->on_cpu && !t->stopped && (ran == SIZE_MAX || (t->main && !r->threads.p[ran].main)))
+			ran = i;
+	}
+	return ran;
+}
+
 /* The thread that the signal came to, the main one, those with Python frames; a thread state whose thread is gone is to blame for nothing. */
 static int rank(const struct report_thread *t)
 {
@@ -63,15 +83,15 @@ static int ranked_order(const void *a, const void *b)
 }
 
 /* In the order of Python's lists; those that it does not know by number, since the image has them in one of its own. */
-void threads_sort(struct report *r)
+void threads_sort(struct report *r, bool one_meant)
 {
-	size_t n = r->threads.n;
+	const size_t n = r->threads.n, first = one_meant ? SIZE_MAX : busy(r);
 	CLEANUP(cleanup_free) struct report_thread *sorted = xcalloc(n + 1, sizeof *sorted);
 	CLEANUP(cleanup_free) struct ranked *order = xcalloc(n + 1, sizeof *order);
 
 	for (size_t i = 0; i < n; i++) {
 		const struct report_thread *t = &r->threads.p[i];
-		order[i] = (struct ranked){ rank(t), t->has_python ? 0 : t->tid, i };
+		order[i] = (struct ranked){ i == first ? -1 : rank(t), t->has_python ? 0 : t->tid, i };
 	}
 	qsort(order, n, sizeof *order, ranked_order);
 	for (size_t i = 0; i < n; i++)

@@ -308,13 +308,15 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		r->verdict.title = handler_sender(r, &in);
 	}
 	r->verdict.word = str_of(word[r->verdict.kind]);
-	/* A debugger writes its core without a signal: the main thread is shown first. */
+	/* A debugger writes its core without a signal: nothing came to the thread that it names first. */
 	const bool came = r->verdict.signal.known && r->verdict.signal.number != 0 && r->verdict.signal.number != SIGSTOP && r->verdict.signal.number != SIGTRAP;
 	for (size_t i = 0; i < r->threads.n; i++) {
 		r->threads.p[i].crashed &= r->verdict.kind == VERDICT_CRASH;
 		r->threads.p[i].signalled &= r->verdict.kind == VERDICT_CRASH || (r->verdict.kind == VERDICT_STOPPED && came);
 	}
-	threads_sort(r);
+	/* Of a signal to the whole process the kernel chooses the thread, mostly the main one; tgkill(2) names one. */
+	const bool named = came && (handler ? in.code : f->siginfo.code) == SI_TKILL && (handler || f->siginfo.known);
+	threads_sort(r, r->verdict.kind == VERDICT_CRASH || named);
 	exceptions_handling(t, r);
 	r->verdict.thread = r->threads.n ? 0 : (size_t)-1;
 	r->verdict.tid = r->threads.n ? r->threads.p[0].tid : -1;
