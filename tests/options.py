@@ -83,6 +83,15 @@ check('-t of a name of the kernel where no layout fits', '"python3.12"' in subpr
       capture_output=True).stdout.decode())
 check('-qv: the last one counts', 'layout 3.12' in run('-q', '-v', stderr=True) and run('-v', '-q', stderr=True) == '')
 
+
+def said(text):
+    return text.split('\n\n')[0]
+
+
+check('-t: the verdict is whole, its thread shown or not', said(some) == said(plain) and '\n  thread  ' in said(some), some[:600])
+check('-t: in JSON too', {k: v for k, v in json.loads(run('--json', '-t', 'deep'))['verdict'].items() if k != 'thread'} ==
+      {k: v for k, v in rep['verdict'].items() if k != 'thread'})
+
 # --order
 newest = run('--order=newest-first')
 got = stacks(newest)
@@ -156,6 +165,19 @@ for options, want in ((['-e', '/nonexistent'], [('-e', '/nonexistent', GONE)]), 
                       (['-e', '/nonexistent', '-q'], []), ([f'--sysroot={HERE}', '--source-map=/srv=', '-e', os.path.realpath(PYANALYZE)], [])):
     check(f'{options}: said, and the report is written', said(*options) == (0, warning(*want), True), said(*options))
 
+# a snapshot that was damaged on its way
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, 'damaged.pz')
+    with open(os.path.join(FOLDER, 'threads.pz'), 'rb') as f:
+        whole_file = bytearray(f.read())
+    for at in range(len(whole_file) // 8, len(whole_file) * 7 // 8, 2048):
+        whole_file[at:at + 64] = b'x' * 64
+    with open(path, 'wb') as f:
+        f.write(whole_file)
+    text = subprocess.run([PYANALYZE, path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode('utf-8', 'replace')
+    check('damaged in the middle: it is said', 'the file is damaged: checksums in it do not fit; ' in text and ', incomplete' in text and
+          'try: copy it again from where it came, and compare' in text and 'the snapshot is complete otherwise' not in text, text[-1500:])
+
 # layouts that were named
 LAYOUT = os.path.join(os.path.abspath(ROOT), 'formats/layouts/3.9.layout')
 for options, hint in ((['--python-version=3.9'], 'without --python-version'), (['--layout', LAYOUT], 'without --layout'),
@@ -193,13 +215,15 @@ for part, n_broken, want in ((3 / 5, 12, {'PZ101', 'PZ305', 'PZ401', 'PZ406', 'P
         with open(cut, 'wb') as f:
             f.write(whole[:int(len(whole) * part)])
         problems = json.loads(subprocess.run([PYANALYZE, '--json', cut], capture_output=True).stdout)['problems']
-        text = subprocess.run([PYANALYZE, cut], capture_output=True).stdout.decode()
+        text, folded = [subprocess.run([PYANALYZE, *options, cut], capture_output=True).stdout.decode() for options in (['-v'], [])]
     name = f'a snapshot cut to {100 * part:.0f} %'
     again = {p['code'] for p in problems if 'copy it again and compare sizes, or take it again with pysnap' in p['hint']}
     check(f'{name}: copy it or take it again', again == want, problems)
     check(f'{name}: nothing of crashes', not any('ulimit' in p['hint'] or 'crash' in p['hint'] or 'coredump' in p['hint'] for p in problems), problems)
     limits = text.split('\nLimits of this report')[1]
     broken = ['  ' + p['message'] for p in problems if p['code'] == 'PZ401']
+    check(f'{name}: many of one kind in one line', folded.split('\nLimits of this report')[1].count('older frames are unknown') == (n_broken if n_broken <= 3 else 1) and
+          (f'    and {n_broken - 1} more like this (-v and --json list them)\n' in folded) == (n_broken > 3), folded)
     check(f'{name}: what several need is said once', len(broken) == n_broken == limits.count('older frames are unknown') and
           '\n'.join(broken) + '\n    try: copy it again' in limits, text)
 

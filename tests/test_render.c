@@ -481,6 +481,34 @@ START_TEST(scales_without_names)
 }
 END_TEST
 
+/* Of many threads with one stack, and of many limits of one kind, all only where they are asked for. */
+START_TEST(all_of_many)
+{
+	enum { MANY = 9 };
+	struct render_options opt = plain;
+	for (int all = 0; all < 2; all++) {
+		struct report *r = build_threads(MANY, 1);
+		r->verdict.thread = (size_t)-1;
+		for (long long i = 0; i < MANY; i++)
+			report_problem(r, P_FRAMES_BROKEN, 20000 + i, "frame 0x10 is not in the capture", 0ULL, "copy it again");
+		report_group(r);
+		opt.all_names = all;
+		char *s = rendered(r, "text", (size_t)-1, &opt, NULL);
+		for (int i = 0; i < MANY; i++) {
+			char name[32], limit[64];
+			snprintf(name, sizeof name, "\"pool-%d\"", i);
+			snprintf(limit, sizeof limit, "thread %d: frame 0x10", 20000 + i);
+			ck_assert_msg((strstr(s, name) != NULL) == (all || i == 0 || i == MANY - 1), "%d: %s", i, s);
+			ck_assert_msg((strstr(s, limit) != NULL) == (all || i == 0), "%d: %s", i, s);
+		}
+		ck_assert_int_eq(strstr(s, "and 8 more like this") != NULL, !all);
+		ck_assert_ptr_nonnull(strstr(s, "try: copy it again"));
+		free(s);
+		report_free(r);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	int n = 0;
@@ -499,6 +527,7 @@ int main(void)
 	tcase_add_loop_test(c, walk, 0, (int)(sizeof walks / sizeof *walks));
 	tcase_add_loop_test(c, fold, 0, (int)(sizeof folds / sizeof *folds));
 	tcase_add_loop_test(c, caret, 0, (int)(sizeof carets / sizeof *carets));
+	tcase_add_test(c, all_of_many);
 	tcase_add_test(c, failing_output);
 	tcase_add_test(c, table);
 	tcase_add_test(c, scales_without_names);

@@ -689,6 +689,7 @@ int main(int argc, char **argv)
 		goto out;
 	}
 	warn_places(&c, &w);
+	w.render.all_names = c.verbose;
 	w.render.no_verdict = !(w.show & SHOW_VERDICT);
 	w.render.no_threads = !(w.show & SHOW_THREADS);
 	w.render.modules = w.show & SHOW_MODULES;

@@ -22,7 +22,9 @@ static bool is_wanted(const struct report_thread *t, const char *wanted)
 
 bool wanted_keep(struct report *r, const char *const *wanted, size_t n_wanted, bool *found)
 {
+	const size_t matters = r->verdict.thread;
 	size_t n = 0;
+	r->verdict.thread = (size_t)-1;
 	for (size_t i = 0; i < r->threads.n; i++) {
 		struct report_thread *t = &r->threads.p[i];
 		bool keep = false;
@@ -32,18 +34,14 @@ bool wanted_keep(struct report *r, const char *const *wanted, size_t n_wanted, b
 			keep |= is;
 		}
 		if (!keep) {
+			if (i == matters)
+				r->verdict.thread_hidden = r->hidden.n;
 			*vec_push(&r->hidden) = *t;
 			continue;
 		}
-		if (r->verdict.thread == i)
+		if (i == matters)
 			r->verdict.thread = n;
-		else if (r->verdict.thread == n)
-			r->verdict.thread = (size_t)-1;
 		r->threads.p[n++] = *t;
-	}
-	if (r->verdict.thread >= n) { /* the place is in a thread that was not asked for */
-		r->verdict.thread = (size_t)-1;
-		r->verdict.location = NULL;
 	}
 	r->threads.n = n;
 	r->groups.n = 0;

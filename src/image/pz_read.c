@@ -44,6 +44,7 @@ static void damage_found(void *arg, uint64_t start, uint64_t end)
 	struct pz *z = arg;
 	const struct segment *s;
 	size_t n = image_segments(z->img, &s);
+	image_facts_mut(z->img)->damage = STR("damaged: checksums in it do not fit");
 	z->looked += n;
 	if (z->told++ >= DAMAGE_TOLD || z->looked > DAMAGE_LOOKED)
 		return;

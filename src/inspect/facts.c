@@ -40,6 +40,8 @@ const char *whole_or(const struct target *t, const char *otherwise)
 	const struct image_facts *f = image_facts(t->img);
 	if (!f->truncated && !f->damage.s && otherwise)
 		return otherwise;
+	if (f->damage.s && f->kind == IMAGE_SNAPSHOT)
+		return "copy it again from where it came, and compare checksums";
 	if (f->kind == IMAGE_SNAPSHOT)
 		return "copy it again and compare sizes, or take it again with pysnap";
 	if (f->damage.s)
@@ -74,6 +76,33 @@ static const char *missing_text(const struct target *t, struct report *r)
 	return "memory and all that is told of it are complete; of what follows the end is missing";
 }
 
+/* Bytes of the regions that are known to be lost. */
+static const char *lost_size(const struct image_facts *f, struct report *r)
+{
+	uint64_t bytes = 0;
+	for (size_t i = 0; i < f->n_lost; i++)
+		bytes += f->lost[i].end - f->lost[i].start;
+	return size_text(r->arena, bytes);
+}
+
+void input_damage(struct target *t, struct report *r)
+{
+	const struct image_facts *f = image_facts(t->img);
+	const char *have = size_text(r->arena, f->size);
+	struct str used;
+	if (!f->damage.s || r->input.damage_said)
+		return;
+	r->input.damage_said = true;
+	r->input.complete = false;
+	if (f->truncated)
+		used = str_printf(r->arena, "the first %s of %s were used; segments lost: %s", have, size_text(r->arena, f->expected), lost_text(r));
+	else if (f->n_lost)
+		used = str_printf(r->arena, "regions of memory that cannot be read: %zu (%s)", f->n_lost, lost_size(f, r));
+	else
+		used = str_printf(r->arena, "%s of content were used, no segment is cut", have);
+	report_problem(r, P_PACKED_DAMAGED, str_c(r->arena, f->damage), str_c(r->arena, used));
+}
+
 static void input_facts(struct target *t, struct report *r)
 {
 	const struct image_facts *f = image_facts(t->img);
@@ -90,18 +119,11 @@ static void input_facts(struct target *t, struct report *r)
 	if (f->truncated)
 		lost_find(t, r);
 	if (f->damage.s) {
-		const char *have = size_text(r->arena, f->size);
-		struct str used = f->truncated
-			? str_printf(r->arena, "the first %s of %s were used; segments lost: %s", have, size_text(r->arena, f->expected), lost_text(r))
-			: str_printf(r->arena, "%s of content were used, no segment is cut", have);
-		report_problem(r, P_PACKED_DAMAGED, str_c(r->arena, f->damage), str_c(r->arena, used));
+		input_damage(t, r);
 	} else if (f->truncated) {
 		report_problem(r, P_TRUNCATED, missing_text(t, r), whole_or(t, NULL));
 	} else if (f->n_lost) {
-		uint64_t bytes = 0;
-		for (size_t i = 0; i < f->n_lost; i++)
-			bytes += f->lost[i].end - f->lost[i].start;
-		report_problem(r, P_REGIONS_LOST, f->n_lost, size_text(r->arena, bytes));
+		report_problem(r, P_REGIONS_LOST, f->n_lost, lost_size(f, r));
 	}
 	if (f->kind == IMAGE_CORE && !f->truncated && no_stacks(t->img))
 		report_problem(r, P_NO_STACKS);

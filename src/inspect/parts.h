@@ -25,6 +25,9 @@ void threads_inherited_names(struct report *r);
 const char *whole_or(const struct target *t, const char *otherwise);
 #define NOT_THERE "nothing lifts this: the memory is not in the file, or it was overwritten before"
 
+/* Say once what a damaged file lacks; that of a .pz shows when it is read. */
+void input_damage(struct target *t, struct report *r);
+
 /* Fill r->input.lost of a truncated core; then it as text: "34 of 46: with the stacks of 5 of 5 threads 5, data of
  * files 29 (libc.so.6, ...)". */
 void lost_find(struct target *t, struct report *r);

@@ -278,6 +278,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	const struct thread *native;
 	size_t n = image_threads(t->img, &native);
 	int signo = n ? native[0].signo : 0;
+	input_damage(t, r); /* what reading all threads has found */
 	signal_facts(r, f, signo);
 	if (f->kind == IMAGE_SNAPSHOT) {
 		r->verdict.kind = VERDICT_SNAPSHOT;

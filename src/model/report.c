@@ -21,7 +21,7 @@ struct report *report_new(void)
 	r->process.pid = r->process.ppid = r->process.uid = -1;
 	r->verdict.word = STR("UNKNOWN");
 	r->verdict.tid = r->verdict.signal.sender_pid = -1;
-	r->verdict.thread = NONE;
+	r->verdict.thread = r->verdict.thread_hidden = NONE;
 	return r;
 }
 

@@ -127,7 +127,7 @@ struct report {
 		uint64_t size, expected;   /* of the ELF core; expected > size: truncated */
 		uint64_t file_size;
 		struct str compression;    /* of a core that was given compressed: "zstd"; s NULL: it was not */
-		bool complete;
+		bool complete, damage_said;
 		bool consistent;           /* snapshot: all threads were stopped */
 		int64_t stopped_ns;        /* -1: not known */
 		struct str tool;           /* that wrote it */
@@ -162,6 +162,7 @@ struct report {
 		struct str word;           /* line 1's first word: CRASH STOPPED SNAPSHOT UNKNOWN */
 		int64_t tid;               /* the thread that matters; -1 */
 		size_t thread;             /* its index; (size_t)-1 */
+		size_t thread_hidden;      /* where it is not to be shown: its index in hidden; (size_t)-1 */
 		struct { bool known; struct str name; int number, code; struct str code_name; bool has_addr; uint64_t addr; int64_t sender_pid, sender_uid; /* -1 */ bool code_unknown; } signal;
 		const struct report_frame *location; /* the innermost Python frame, else the innermost; NULL if none */
 		struct str culprit;                  /* the module a crash comes from; s NULL: not known, or the interpreter itself */

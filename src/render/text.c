@@ -393,6 +393,8 @@ static void verdict(struct text *t)
 		sb_char(&t->b, '\n');
 	}
 	const struct report_thread *th = thread_that_matters(r);
+	if (!th && r->verdict.thread_hidden < r->hidden.n)
+		th = &r->hidden.p[r->verdict.thread_hidden];
 	if (th) {
 		key(t, "thread");
 		words_thread(&t->b, th);
@@ -418,7 +420,12 @@ static void verdict(struct text *t)
 	if (r->verdict.group_id.s) {
 		key(t, "id");
 		sb_str(&t->b, r->verdict.group_id);
-		sb_printf(&t->b, r->verdict.ids_likely ? "   (same id = same kind of crash, and as likely)\n" : "   (same id = same kind of crash)\n");
+		sb_printf(&t->b, "   (same signal, place and Python functions = same id%s)\n", r->verdict.ids_likely ? ", and as likely" : "");
+		if (r->verdict.detail_id.s) {
+			key(t, "detail id");
+			sb_str(&t->b, r->verdict.detail_id);
+			sb_printf(&t->b, "   (same native functions too)\n");
+		}
 	}
 	if (r->verdict.likely) {
 		key(t, "sure?");
@@ -631,6 +638,29 @@ static void main_thread(struct text *t, const struct report_thread *th)
 	stack(t, th);
 }
 
+/* Those that the heading leaves out. */
+static void all_names(struct text *t, const size_t *threads, size_t n)
+{
+	if (!t->opt->all_names || n <= LISTED)
+		return;
+	struct sb line = { 0 };
+	for (size_t i = 0; i < n; i++) {
+		struct sb one = { 0 };
+		words_thread(&one, &t->r->threads.p[threads[i]]);
+		if (line.len && str_columns(sb_view(&line)) + str_columns(sb_view(&one)) + 6 > width(t)) {
+			sb_printf(&t->b, "    " STR_FMT ",\n", STR_ARG(sb_view(&line)));
+			line.len = 0;
+		}
+		sb_printf(&line, line.len ? ", " : "");
+		sb_str(&line, sb_view(&one));
+		sb_free(&one);
+	}
+	sb_printf(&t->b, "    " STR_FMT "\n", STR_ARG(sb_view(&line)));
+	sb_free(&line);
+	if (t->b.len > 1 << 16)
+		flush(t);
+}
+
 static void group(struct text *t, const size_t *threads, size_t n, bool same_as_above)
 {
 	const struct report_thread *th = &t->r->threads.p[threads[0]];
@@ -648,10 +678,12 @@ static void group(struct text *t, const size_t *threads, size_t n, bool same_as_
 	if (same_as_above) {
 		interpreter(t, threads, n);
 		sb_printf(&t->b, " (%s)\n", th->n_runs ? "the same stack as above" : words_no_stack(t->r, th));
+		all_names(t, threads, n);
 		handling(t, threads, n);
 		return;
 	}
 	heading_end(t, threads, n);
+	all_names(t, threads, n);
 	handling(t, threads, n);
 	stack(t, th);
 }
@@ -679,11 +711,17 @@ static void threads(struct text *t)
 	}
 }
 
+/* Where one kind of loss struck many threads, one line stands for all of them. */
 static void limits(struct text *t)
 {
+	enum { ALIKE = 3 };
 	const struct report *r = t->r;
+	size_t of[PROBLEM_COUNT] = { 0 };
+	bool told[PROBLEM_COUNT] = { 0 };
 	if (!r->problems.n)
 		return;
+	for (size_t i = 0; i < r->problems.n; i++)
+		of[r->problems.p[i].id]++;
 	sb_char(&t->b, '\n');
 	color(t, BOLD);
 	sb_printf(&t->b, "Limits of this report (%zu)", r->problems.n);
@@ -692,17 +730,21 @@ static void limits(struct text *t)
 	for (int severity = SEVERITY_ERROR; severity >= SEVERITY_INFO; severity--) {
 		for (size_t i = 0; i < r->problems.n; i++) {
 			const struct report_problem *p = &r->problems.p[i];
-			if ((int)p->severity != severity)
+			const bool folded = of[p->id] > ALIKE && !t->opt->all_names;
+			if ((int)p->severity != severity || (folded && told[p->id]))
 				continue;
+			told[p->id] = true;
 			sb_printf(&t->b, "  ");
 			color(t, severity == SEVERITY_ERROR ? BOLD_RED : severity == SEVERITY_WARNING ? YELLOW : "");
 			sb_safe(&t->b, p->message);
 			color(t, severity == SEVERITY_INFO ? "" : RESET);
 			sb_char(&t->b, '\n');
+			if (folded)
+				sb_printf(&t->b, "    and %zu more like this (-v and --json list them)\n", of[p->id] - 1);
 			size_t next = i + 1; /* what several in a row need is said once */
 			while (next < r->problems.n && r->problems.p[next].severity != p->severity)
 				next++;
-			const bool again = next < r->problems.n && r->problems.p[next].id == p->id && str_eq(r->problems.p[next].hint, p->hint);
+			const bool again = !folded && next < r->problems.n && r->problems.p[next].id == p->id && str_eq(r->problems.p[next].hint, p->hint);
 			if (p->hint.s && !again) {
 				sb_printf(&t->b, str_starts(p->hint, "nothing") ? "    " : "    try: ");
 				sb_safe(&t->b, p->hint);
