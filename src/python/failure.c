@@ -110,6 +110,21 @@ static void failed_alike(struct opening *o, size_t first, struct sb *ret)
 	sb_printf(ret, ": %s; ", p->why[0] ? p->why : "no runtime found");
 }
 
+/* A table is in force for the version that it says it is: then memory may be wrong as well as the table. */
+static bool has_table(const struct opening *o)
+{
+	bool any = false;
+
+	if (o->only || o->known.forced || !o->known.exact)
+		return false;
+	for (size_t i = 0; i < o->n_tries; i++) {
+		if (o->tries[i].given)
+			return false;
+		any |= o->tries[i].version >> 16 == o->known.version >> 16 && o->tries[i].version <= o->known.version;
+	}
+	return any;
+}
+
 int failure_say(struct opening *o, char *version_seen, struct err *err)
 {
 	char text[160];
@@ -176,6 +191,8 @@ int failure_say(struct opening *o, char *version_seen, struct err *err)
 		sb_printf(&tried, "no table for %s", abi_name(image_abi(o->img)));
 	err_set(err, ERR_UNSUPPORTED, "no layout fits this Python%s%s (tried: %.*s)", o->known.text[0] ? " " : "", o->known.text,
 		(int)tried.len, tried.s);
+	if (has_table(o))
+		return err_hint(err, "the file again from where it came, since its memory may be damaged; of a build of another make --layout FILE, or a newer pyanalyze");
 	return err_hint(err, "--layout FILE, or a newer pyanalyze");
 }
 
