@@ -420,7 +420,8 @@ static void verdict(struct text *t)
 	if (r->verdict.group_id.s) {
 		key(t, "id");
 		sb_str(&t->b, r->verdict.group_id);
-		sb_printf(&t->b, "   (same signal, place and Python functions = same id%s)\n", r->verdict.ids_likely ? ", and as likely" : "");
+		sb_printf(&t->b, "   (same signal%s = same id%s%s)\n", th && th->active ? ", place and Python functions" : " and place", r->verdict.ids_likely ? ", and as likely" : "",
+			  th && th->active ? "" : "; the thread ran no Python");
 		if (r->verdict.detail_id.s) {
 			key(t, "detail id");
 			sb_str(&t->b, r->verdict.detail_id);
