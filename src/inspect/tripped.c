@@ -93,7 +93,8 @@ static bool by_hand(struct target *t, const struct py_collector *c, const struct
 				*ret = (struct tripped){ objects[k], what, what.how != TRAVERSED_NEAR };
 		}
 	}
-	ret->sure &= n == 1;
+	if (n > 1)
+		ret->sure = false;
 	return n;
 }
 
