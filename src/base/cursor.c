@@ -1,6 +1,7 @@
 /* Bounded parsing.  Owns nothing: every blob points into the bytes it was started on. */
 #include "base/cursor.h"
 
+#include <endian.h>
 #include <string.h>
 
 struct cursor cursor_of(const void *p, size_t len, bool big_endian)
@@ -25,8 +26,23 @@ int cursor_uint(struct cursor *c, size_t width, uint64_t *ret)
 	if (width < 1 || width > 8 || cursor_left(c) < width)
 		return ERR_CORRUPT;
 	uint64_t v = 0;
-	for (size_t i = 0; i < width; i++)
-		v |= (uint64_t)c->pos[i] << 8 * (c->big_endian ? width - 1 - i : i);
+	uint32_t w;
+	switch (width) { /* those that nearly all are, by one load */
+	case 1:
+		v = *c->pos;
+		break;
+	case 4:
+		memcpy(&w, c->pos, sizeof w);
+		v = c->big_endian ? be32toh(w) : le32toh(w);
+		break;
+	case 8:
+		memcpy(&v, c->pos, sizeof v);
+		v = c->big_endian ? be64toh(v) : le64toh(v);
+		break;
+	default:
+		for (size_t i = 0; i < width; i++)
+			v |= (uint64_t)c->pos[i] << 8 * (c->big_endian ? width - 1 - i : i);
+	}
 	c->pos += width;
 	*ret = v;
 	return 0;

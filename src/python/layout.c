@@ -488,10 +488,11 @@ static struct str embedded_text(const struct embedded *e)
 }
 
 /*
- * What the analysis asks again for each candidate of a runtime is read once: the heads of all tables, and the last few
- * columns.  Both are made of the embedded texts alone.  Not for several threads; only the analysis reads tables, in one.
+ * What the analysis asks again for each candidate of a runtime is read once: the heads of all tables, and the
+ * columns (about 5 KB each).  Both are made of the embedded texts alone.  Not for several threads; only the analysis
+ * reads tables, in one.
  */
-enum { COLUMNS = 8 };
+enum { COLUMNS = 256 }; /* more than there are; what is beyond is read again */
 
 struct head {
 	const struct embedded *from;
@@ -526,18 +527,18 @@ static int embedded_column(const struct embedded *e, const char *config, uint32_
 		uint32_t version;
 		char config[24];
 		struct layout l;
-	} kept[COLUMNS];
-	static size_t next;
+	} *kept[COLUMNS];
+	static size_t n_kept;
 
-	for (size_t i = 0; i < COLUMNS; i++)
-		if (kept[i].from == e && kept[i].version == version && !strcmp(kept[i].config, config)) {
-			*ret = kept[i].l;
+	for (size_t i = 0; i < n_kept; i++)
+		if (kept[i]->from == e && kept[i]->version == version && !strcmp(kept[i]->config, config)) {
+			*ret = kept[i]->l;
 			return 0;
 		}
 	int rc = parse(embedded_text(e), config, version, FROM_TABLE, ret, err);
 	size_t len = strlen(config);
-	if (rc == 0 && len < sizeof kept->config) {
-		struct column *c = &kept[next++ % COLUMNS];
+	if (rc == 0 && n_kept < COLUMNS && len < sizeof kept[0]->config) {
+		struct column *c = kept[n_kept++] = xcalloc(1, sizeof *c);
 		*c = (struct column){ .from = e, .version = version, .l = *ret };
 		memcpy(c->config, config, len);
 	}
