@@ -24,7 +24,7 @@ from target import run
 PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
 tap = Tap()
 SLEEPER = [sys.executable, "-c", "import time\nprint('READY', flush=True)\nwhile True: time.sleep(0.01)"]
-LARGE = [sys.executable, "-c", "import time\nx = [str(i) * 10 for i in range(900000)]\nprint('READY', flush=True)\nwhile True: time.sleep(0.01)"]
+LARGE = [sys.executable, "-c", "import time\nx = [str(i) * 10 for i in range(300000)]\nprint('READY', flush=True)\nwhile True: time.sleep(0.01)"]
 
 
 class Process:
