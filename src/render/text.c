@@ -1,47 +1,26 @@
 /* The report as text: verdict, facts, the thread that matters, the other threads with equal stacks once, limits. */
-#include "render/forms.h"
+#include "render/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "render/carets.h"
-#include "render/stack.h"
+#include "render/forms.h"
 #include "render/words.h"
 
-/* The colours of Python 3.13's tracebacks, from the first eight. */
-static const char RED[] = "\033[31m", BOLD_RED[] = "\033[1;31m", MAGENTA[] = "\033[35m", YELLOW[] = "\033[33m",
-	BOLD_YELLOW[] = "\033[1;33m", BOLD_GREEN[] = "\033[1;32m", BOLD[] = "\033[1m", RESET[] = "\033[0m";
-
-struct text {
-	const struct report *r;
-	const struct render_options *opt;
-	FILE *out;
-	struct sb b; /* written out and emptied piece by piece */
-};
-
-static void color(struct text *t, const char *code)
+void text_color(struct text *t, const char *code)
 {
 	if (t->opt->color)
 		sb_bytes(&t->b, code, strlen(code));
 }
 
-static void flush(struct text *t)
+void text_flush(struct text *t)
 {
 	fwrite(t->b.s ? t->b.s : "", 1, t->b.len, t->out);
 	t->b.len = 0;
 }
 
-static size_t width(const struct text *t)
-{
-	return t->opt->width ? t->opt->width : 200;
-}
-
-/* Source lines and carets */
-
-enum { SOURCE_COLUMNS = 200, EXCEPTION_COLUMNS = 160, HANDLING = 3 };
-
-static struct str stripped(struct str s)
+struct str text_stripped(struct str s)
 {
 	while (s.len && (*s.s == ' ' || *s.s == '\t' || *s.s == '\f'))
 		s = (struct str){ s.s + 1, s.len - 1 };
@@ -50,224 +29,12 @@ static struct str stripped(struct str s)
 	return s;
 }
 
-static size_t safe_columns(struct str s)
+static size_t width(const struct text *t)
 {
-	struct sb b = { 0 };
-	sb_safe(&b, s);
-	size_t n = str_columns(sb_view(&b));
-	sb_free(&b);
-	return n;
+	return t->opt->width ? t->opt->width : 200;
 }
 
-static bool boundary(struct str s, size_t at)
-{
-	return at == s.len || ((unsigned char)s.s[at] & 0xc0) != 0x80;
-}
-
-static void source(struct text *t, const struct report_frame *f)
-{
-	struct str line = stripped(f->source);
-	if (!line.len)
-		return;
-	size_t indent = (size_t)(line.s - f->source.s);
-	/* Marked is [from, to) of the stripped line; columns may be wrong or of another version of the file. */
-	size_t from = f->at.col >= 0 ? (size_t)f->at.col : 0, to = f->at.end_col >= 0 ? (size_t)f->at.end_col : 0;
-	from = from > indent ? from - indent : 0;
-	to = to > indent ? to - indent : 0;
-	bool marked = f->at.col >= 0 && f->at.end_line == f->at.line && to <= line.len && from < to && boundary(line, from) && boundary(line, to) &&
-		      carets_useful(line, from, to);
-	sb_repeat(&t->b, ' ', 8);
-	if (!marked || safe_columns((struct str){ line.s, to }) > SOURCE_COLUMNS - 3) {
-		words_clip(&t->b, line, SOURCE_COLUMNS);
-		sb_char(&t->b, '\n');
-		return;
-	}
-	struct str before = { line.s, from }, mark = { line.s + from, to - from }, after = { line.s + to, line.len - to };
-	struct carets c = carets_find(mark);
-	const struct { struct str text; char under; } part[3] = {
-		{ { mark.s, c.from }, '~' }, { { mark.s + c.from, c.to - c.from }, '^' }, { { mark.s + c.to, mark.len - c.to }, '~' },
-	};
-	sb_safe(&t->b, before);
-	for (size_t i = 0; i < 3; i++) {
-		if (part[i].text.len) {
-			color(t, part[i].under == '~' ? RED : BOLD_RED);
-			sb_safe(&t->b, part[i].text);
-			color(t, RESET);
-		}
-	}
-	words_clip(&t->b, after, SOURCE_COLUMNS - safe_columns((struct str){ line.s, to }));
-	sb_char(&t->b, '\n');
-	sb_repeat(&t->b, ' ', 8 + safe_columns(before));
-	for (size_t i = 0; i < 3; i++) {
-		if (part[i].text.len) {
-			color(t, part[i].under == '~' ? RED : BOLD_RED);
-			sb_repeat(&t->b, part[i].under, safe_columns(part[i].text));
-			color(t, RESET);
-		}
-	}
-	sb_char(&t->b, '\n');
-}
-
-/* Frames */
-
-static void python_frame(struct text *t, const struct report_frame *f)
-{
-	sb_printf(&t->b, "  Py  File ");
-	color(t, MAGENTA);
-	sb_char(&t->b, '"');
-	if (f->file.s)
-		sb_safe(&t->b, f->file);
-	else
-		sb_char(&t->b, '?');
-	sb_char(&t->b, '"');
-	color(t, RESET);
-	sb_printf(&t->b, ", line ");
-	color(t, MAGENTA);
-	if (f->at.line > 0)
-		sb_printf(&t->b, "%d", f->at.line);
-	else
-		sb_char(&t->b, '?');
-	color(t, RESET);
-	sb_printf(&t->b, ", in ");
-	color(t, MAGENTA);
-	words_function(&t->b, f);
-	color(t, RESET);
-	sb_char(&t->b, '\n');
-	source(t, f);
-}
-
-/* The instruction that faulted stands below the frame that it is in. */
-static void instruction(struct text *t)
-{
-	const struct report *r = t->r;
-	sb_printf(&t->b, "        => ");
-	color(t, RED);
-	sb_safe(&t->b, r->verdict.instruction);
-	color(t, RESET);
-	if (r->verdict.operands.len) {
-		sb_printf(&t->b, "   ");
-		sb_safe(&t->b, r->verdict.operands);
-	}
-	sb_char(&t->b, '\n');
-}
-
-static void native_frame(struct text *t, const struct report_frame *f, bool faulted)
-{
-	sb_printf(&t->b, "  C   ");
-	words_function(&t->b, f);
-	if (f->into && f->function.len && t->opt->native)
-		sb_printf(&t->b, "+%" PRIu64, f->into);
-	if (f->file.s) {
-		sb_printf(&t->b, "  ");
-		words_place(&t->b, t->r, f);
-	}
-	if (f->module.s && f->function.len) {
-		sb_printf(&t->b, "  ");
-		sb_safe(&t->b, str_base(f->module));
-	}
-	if (f->build_id.s) {
-		sb_printf(&t->b, "  (build-id ");
-		sb_safe(&t->b, f->build_id);
-		sb_char(&t->b, ')');
-	}
-	if (f->inlined)
-		sb_printf(&t->b, "  (inlined)");
-	if (f->jit)
-		sb_printf(&t->b, " at 0x%" PRIx64, f->pc);
-	if (f->signal)
-		sb_printf(&t->b, "  (a signal came in the frame %s)", t->opt->newest_first ? "below" : "above");
-	if (f->likely && f->found_by)
-		sb_printf(&t->b, "  (likely: found by %s)", f->found_by);
-	sb_char(&t->b, '\n');
-	if (faulted)
-		instruction(t);
-}
-
-static void plumbing(struct text *t, const struct stack_item *item)
-{
-	sb_printf(&t->b, "  C   ... ");
-	words_plumbing(&t->b, item->frames, item->n);
-	sb_printf(&t->b, " (-n shows %s)\n", item->n == 1 ? "it" : "them");
-}
-
-static void unknown(struct text *t, const char *what, struct str why)
-{
-	if (!why.s)
-		return;
-	color(t, YELLOW);
-	sb_printf(&t->b, "  ... %s: ", what);
-	sb_safe(&t->b, why);
-	color(t, RESET);
-	sb_char(&t->b, '\n');
-}
-
-static void stack_item(struct text *t, const struct stack_item *item, const struct report_frame *faulted)
-{
-	switch (item->kind) {
-	case STACK_FRAME:
-		if (item->frame->python)
-			python_frame(t, item->frame);
-		else
-			native_frame(t, item->frame, item->frame == faulted);
-		break;
-	case STACK_PLUMBING: plumbing(t, item); break;
-	case STACK_REPEAT:
-		sb_printf(&t->b, "  ... the ");
-		if (item->n > 1)
-			sb_printf(&t->b, "%" PRIu64 " frames", item->n);
-		else
-			sb_printf(&t->b, "frame");
-		sb_printf(&t->b, " above ");
-		words_number(&t->b, item->repeat);
-		sb_printf(&t->b, " times more\n");
-		break;
-	case STACK_GAP:
-		sb_printf(&t->b, "  ... ");
-		words_count(&t->b, item->n, "frame");
-		sb_printf(&t->b, " left out (--frames=0 shows all)\n");
-		break;
-	}
-	if (t->b.len > 1 << 16)
-		flush(t);
-}
-
-/* A thread that goes from one interpreter into another. */
-static void crossing(struct text *t, const struct report_thread *th, const struct stack_item *item, int64_t *in)
-{
-	if (item->kind != STACK_FRAME || !item->frame->python || th->n_interpreters < 2 || item->frame->interpreter == *in)
-		return;
-	*in = item->frame->interpreter;
-	sb_printf(&t->b, "  --- in interpreter %" PRId64 ":\n", *in);
-}
-
-static void stack(struct text *t, const struct report_thread *th)
-{
-	const struct report *r = t->r;
-	const bool matters = r->verdict.instruction.len && r->verdict.thread < r->threads.n && th == &r->threads.p[r->verdict.thread];
-	const struct report_frame *faulted = !matters ? NULL : r->verdict.native ? r->verdict.native : r->verdict.location;
-	struct stack_walk w = stack_walk(th, t->opt->frames, !t->opt->native);
-	int64_t in = -1;
-	if (t->opt->newest_first) {
-		struct stack_items items = { 0 };
-		unknown(t, "native frames, then Python ones, which could not be matched with them", th->unmatched);
-		stack_newest_first(&w, &items);
-		for (size_t i = 0; i < items.n; i++) {
-			crossing(t, th, &items.p[i], &in);
-			stack_item(t, &items.p[i], faulted);
-		}
-		vec_free(&items);
-		unknown(t, "older native frames are unknown", th->native_broken);
-		unknown(t, "older frames are unknown", th->broken);
-		return;
-	}
-	unknown(t, "older frames are unknown", th->broken);
-	unknown(t, "older native frames are unknown", th->native_broken);
-	unknown(t, "Python frames, then native ones, which could not be matched with them", th->unmatched);
-	for (struct stack_item item; stack_next(&w, &item);) {
-		crossing(t, th, &item, &in);
-		stack_item(t, &item, faulted);
-	}
-}
+enum { EXCEPTION_COLUMNS = 160, HANDLING = 3 };
 
 /* Sections */
 
@@ -358,14 +125,14 @@ static void exceptions(struct text *t)
 static void verdict(struct text *t)
 {
 	const struct report *r = t->r;
-	color(t, word_color(r->verdict.kind));
+	text_color(t, word_color(r->verdict.kind));
 	sb_safe(&t->b, r->verdict.word);
-	color(t, RESET);
+	text_color(t, RESET);
 	if (r->verdict.title.len) {
 		sb_printf(&t->b, "  ");
-		color(t, BOLD);
+		text_color(t, BOLD);
 		sb_safe(&t->b, r->verdict.title);
-		color(t, RESET);
+		text_color(t, RESET);
 	}
 	sb_char(&t->b, '\n');
 	if (r->verdict.raised_by.len) {
@@ -385,7 +152,7 @@ static void verdict(struct text *t)
 			function_and_place(t, f);
 		else
 			native_place(t, f);
-		struct str line = stripped(f->source);
+		struct str line = text_stripped(f->source);
 		if (f->python && line.len) {
 			sb_printf(&t->b, "   ");
 			words_clip(&t->b, line, 80);
@@ -621,22 +388,22 @@ static void handling(struct text *t, const size_t *threads, size_t n)
 static void main_thread(struct text *t, const struct report_thread *th)
 {
 	sb_char(&t->b, '\n');
-	color(t, BOLD);
+	text_color(t, BOLD);
 	sb_printf(&t->b, "Thread ");
 	words_thread(&t->b, th);
-	color(t, RESET);
+	text_color(t, RESET);
 	struct sb state = { 0 };
 	words_state(&state, th);
 	if (state.len) {
 		sb_printf(&t->b, ": ");
-		color(t, th->crashed ? BOLD_RED : "");
+		text_color(t, th->crashed ? BOLD_RED : "");
 		sb_str(&t->b, sb_view(&state));
-		color(t, th->crashed ? RESET : "");
+		text_color(t, th->crashed ? RESET : "");
 	}
 	sb_free(&state);
 	heading_end(t, &t->r->verdict.thread, 1);
 	handling(t, &t->r->verdict.thread, 1);
-	stack(t, th);
+	text_stack(t, th);
 }
 
 /* Those that the heading leaves out. */
@@ -659,14 +426,14 @@ static void all_names(struct text *t, const size_t *threads, size_t n)
 	sb_printf(&t->b, "    " STR_FMT "\n", STR_ARG(sb_view(&line)));
 	sb_free(&line);
 	if (t->b.len > 1 << 16)
-		flush(t);
+		text_flush(t);
 }
 
 static void group(struct text *t, const size_t *threads, size_t n, bool same_as_above)
 {
 	const struct report_thread *th = &t->r->threads.p[threads[0]];
 	sb_char(&t->b, '\n');
-	color(t, BOLD);
+	text_color(t, BOLD);
 	if (n > 1 || same_as_above) {
 		words_count(&t->b, n, same_as_above ? "more thread" : "thread");
 		sb_printf(&t->b, ": ");
@@ -674,7 +441,7 @@ static void group(struct text *t, const size_t *threads, size_t n, bool same_as_
 		sb_printf(&t->b, "Thread ");
 	}
 	thread_list(t, threads, n);
-	color(t, RESET);
+	text_color(t, RESET);
 	states(t, threads, n);
 	if (same_as_above) {
 		interpreter(t, threads, n);
@@ -686,7 +453,7 @@ static void group(struct text *t, const size_t *threads, size_t n, bool same_as_
 	heading_end(t, threads, n);
 	all_names(t, threads, n);
 	handling(t, threads, n);
-	stack(t, th);
+	text_stack(t, th);
 }
 
 static void threads(struct text *t)
@@ -707,7 +474,7 @@ static void threads(struct text *t)
 			if (rest.n)
 				group(t, rest.p, rest.n, same);
 			vec_free(&rest);
-			flush(t);
+			text_flush(t);
 		}
 	}
 }
@@ -724,9 +491,9 @@ static void limits(struct text *t)
 	for (size_t i = 0; i < r->problems.n; i++)
 		of[r->problems.p[i].id]++;
 	sb_char(&t->b, '\n');
-	color(t, BOLD);
+	text_color(t, BOLD);
 	sb_printf(&t->b, "Limits of this report (%zu)", r->problems.n);
-	color(t, RESET);
+	text_color(t, RESET);
 	sb_char(&t->b, '\n');
 	for (int severity = SEVERITY_ERROR; severity >= SEVERITY_INFO; severity--) {
 		for (size_t i = 0; i < r->problems.n; i++) {
@@ -736,9 +503,9 @@ static void limits(struct text *t)
 				continue;
 			told[p->id] = true;
 			sb_printf(&t->b, "  ");
-			color(t, severity == SEVERITY_ERROR ? BOLD_RED : severity == SEVERITY_WARNING ? YELLOW : "");
+			text_color(t, severity == SEVERITY_ERROR ? BOLD_RED : severity == SEVERITY_WARNING ? YELLOW : "");
 			sb_safe(&t->b, p->message);
-			color(t, severity == SEVERITY_INFO ? "" : RESET);
+			text_color(t, severity == SEVERITY_INFO ? "" : RESET);
 			sb_char(&t->b, '\n');
 			if (folded)
 				sb_printf(&t->b, "    and %zu more like this (-v and --json list them)\n", of[p->id] - 1);
@@ -759,9 +526,9 @@ static void modules(struct text *t)
 {
 	const struct report *r = t->r;
 	sb_char(&t->b, '\n');
-	color(t, BOLD);
+	text_color(t, BOLD);
 	sb_printf(&t->b, "Modules (%zu)", r->modules.n);
-	color(t, RESET);
+	text_color(t, RESET);
 	sb_char(&t->b, '\n');
 	for (size_t i = 0; i < r->modules.n; i++) {
 		const struct report_module *m = &r->modules.p[i];
@@ -801,7 +568,7 @@ int render_text(const struct report *r, const struct render_options *opt, FILE *
 	if (opt->modules)
 		modules(&t);
 	limits(&t);
-	flush(&t);
+	text_flush(&t);
 	sb_free(&t.b);
 	return ferror(out) ? ERR_IO : 0;
 }
