@@ -63,6 +63,11 @@ struct inward inward_interrupted(const struct report_thread *t, addr_t pc);
 struct inward inward_python_from(const struct report_thread *t, addr_t pc);
 const struct report_frame *inward_next(struct inward *w); /* NULL: the end */
 
+/* Is it, as a code object names it, a source file of Python's own library, and not of a package that was installed? */
+bool python_library(struct str file);
+/* The innermost Python frame from where the thread crashed (pc as inward_python_from's) that is not of Python's library; NULL if none. */
+const struct report_frame *outside_library(const struct report_thread *th, addr_t pc);
+
 /* "SIGABRT sent by pid 99 (uid 0)", of a signal that has a sender. */
 struct str verdict_sender(struct report *r, const struct image_facts *f);
 

@@ -411,6 +411,8 @@ static json_t *verdict(const struct report *r)
 		put_bool(o, "ids_likely", true);
 	if (r->verdict.location)
 		put(o, "location", frame_object(r->verdict.location));
+	if (r->verdict.library_caller)
+		put(o, "library_called_by", frame_object(r->verdict.library_caller));
 	if (r->verdict.native)
 		put(o, "native_location", frame_object(r->verdict.native));
 	if (r->verdict.caller)

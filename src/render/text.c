@@ -122,6 +122,17 @@ static void exceptions(struct text *t)
 	}
 }
 
+/* Function, file and line; and the line itself where it is here. */
+static void python_place(struct text *t, const struct report_frame *f)
+{
+	struct str line = text_stripped(f->source);
+	function_and_place(t, f);
+	if (line.len) {
+		sb_printf(&t->b, "   ");
+		words_clip(&t->b, line, 80);
+	}
+}
+
 static void verdict(struct text *t)
 {
 	const struct report *r = t->r;
@@ -149,15 +160,15 @@ static void verdict(struct text *t)
 		/* A signal from outside, or a snapshot, comes from no place in the program. */
 		key(t, !f->python ? "in" : r->verdict.kind == VERDICT_CRASH ? "from" : "at");
 		if (f->python)
-			function_and_place(t, f);
+			python_place(t, f);
 		else
 			native_place(t, f);
-		struct str line = text_stripped(f->source);
-		if (f->python && line.len) {
-			sb_printf(&t->b, "   ");
-			words_clip(&t->b, line, 80);
-		}
 		sb_char(&t->b, '\n');
+		if (r->verdict.library_caller) {
+			key(t, "called by");
+			python_place(t, r->verdict.library_caller);
+			sb_char(&t->b, '\n');
+		}
 	}
 	const struct report_thread *th = thread_that_matters(r);
 	if (!th && r->verdict.thread_hidden < r->hidden.n)
