@@ -1,11 +1,10 @@
 /* src/image/abi: what each row of registers.def means, against figures from outside (elfutils' tables, real cores). */
 #include "build_elf.h"
+#include "suite.h"
 
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define COUNT(a) (sizeof(a) / sizeof *(a))
 
 /* Sizes of elf_prstatus, pr_reg and elf_prpsinfo by elfutils 0.188 backends/ARCH_corenote.c. */
 static const struct { const char *name; uint16_t machine; uint8_t width; bool big; size_t prstatus, at, gregs, prpsinfo; } rows[] = {
@@ -206,9 +205,5 @@ int main(void)
 	tcase_add_loop_test(t, thread_pointers, 0, COUNT(pointers));
 	tcase_add_test(t, notes_that_are_short_or_foreign);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_SILENT);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

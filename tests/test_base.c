@@ -1,11 +1,10 @@
 /* src/base: bounded parsing, text that is always valid UTF-8, the arena, checked sums, the error message. */
 #include "base/cursor.h"
+#include "suite.h"
 
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define COUNT(a) (sizeof(a) / sizeof *(a))
 
 /* ck_assert costs a system call, so bytes are compared here. */
 static bool all_are(const uint8_t *p, size_t len, uint8_t v)
@@ -410,7 +409,7 @@ int main(void)
 	tcase_add_loop_test(t, text_is_safe_to_show, 0, COUNT(safes));
 	tcase_add_test(t, text_round_trip);
 	tcase_add_test(t, text_parts);
-	tcase_add_loop_test(t, text_functions, 0, (int)(sizeof functions / sizeof *functions));
+	tcase_add_loop_test(t, text_functions, 0, COUNT(functions));
 	tcase_add_test(t, arena_gives_zeroed_aligned_memory);
 	tcase_add_test(t, vec_grows_and_zeroes);
 	tcase_add_loop_test(t, checked_sums, 0, COUNT(sums));
@@ -418,9 +417,5 @@ int main(void)
 	tcase_add_loop_test(t, durations_in_words, 0, COUNT(durations));
 	tcase_add_test(t, errors_carry_what_why_and_hint);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_SILENT);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -1,5 +1,6 @@
 /* The container: members, index, walking; cuts, flips and lies.  What is inside is test_pz.c's. */
 #include "build_pz.h"
+#include "suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -590,29 +591,23 @@ START_TEST(not_bgzf)
 }
 END_TEST
 
-#define N_OF(a) (int)(sizeof(a) / sizeof *(a))
-
 int main(void)
 {
 	Suite *s = suite_create("bgzf");
 	TCase *t = tcase_create("container");
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, round_trips, 0, N_OF(sizes));
+	tcase_add_loop_test(t, round_trips, 0, COUNT(sizes));
 	tcase_add_test(t, same_bytes_whatever_the_workers);
 	tcase_add_loop_test(t, zeros_are_cheap, 0, 2);
 	tcase_add_test(t, cut_anywhere);
 	tcase_add_test(t, flip_any_bit);
 	tcase_add_test(t, flip_any_bit_without_index);
-	tcase_add_loop_test(t, exchanged, 0, 3 * (int)N_OF(trades));
-	tcase_add_loop_test(t, lying_index, 0, N_OF(lies));
+	tcase_add_loop_test(t, exchanged, 0, 3 * (int)COUNT(trades));
+	tcase_add_loop_test(t, lying_index, 0, COUNT(lies));
 	tcase_add_test(t, foreign_members);
 	tcase_add_loop_test(t, sizes_that_lie, 0, 5);
 	tcase_add_test(t, unreadable_file);
 	tcase_add_loop_test(t, not_bgzf, 0, 6);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_SILENT);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

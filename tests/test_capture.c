@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "snap/pages.h"
+#include "suite.h"
 #include "target.h"
 
 #ifndef MADV_GUARD_INSTALL
@@ -787,9 +788,5 @@ int main(void)
 	tcase_add_test(t, longest_pause_of_a_copy);
 	tcase_add_test(t, disk_full);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_SILENT);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

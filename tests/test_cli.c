@@ -1,5 +1,6 @@
 /* src/cmd/cli: the option table is what is parsed and what --help shows; messages, colour, exit codes. */
 #include "cmd/cli.h"
+#include "suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -8,8 +9,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define COUNT(a) (sizeof(a) / sizeof *(a))
 
 static struct cli cli_for(enum cli_program program)
 {
@@ -283,9 +282,5 @@ int main(void)
 	tcase_add_test(t, exit_codes);
 	tcase_add_test(t, messages_cannot_reach_into_the_terminal);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_SILENT);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "build_py.h"
+#include "every_layout.h"
+#include "suite.h"
 
 static void names(const struct layout *l)
 {
@@ -95,19 +97,6 @@ static void positions(const struct layout *l)
 	build_free(b);
 }
 
-static void each_layout(void (*f)(const struct layout *l))
-{
-	uint32_t version;
-	const char *config;
-	unsigned n = 0;
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++, n++) {
-		struct layout l;
-		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
-		f(&l);
-	}
-	ck_assert_uint_gt(n, 0);
-}
-
 START_TEST(code_names)
 {
 	each_layout(names);
@@ -128,9 +117,5 @@ int main(void)
 	tcase_add_test(tc, code_names);
 	tcase_add_test(tc, code_positions);
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

@@ -8,6 +8,7 @@
 
 #include "inspect/collector.h"
 #include "inspect/fault.h"
+#include "suite.h"
 
 enum { FRAMES = 16, PC = 0x1000 };
 
@@ -119,13 +120,9 @@ int main(void)
 {
 	Suite *s = suite_create("collecting");
 	TCase *c = tcase_create("stacks");
-	tcase_add_loop_test(c, place, 0, (int)(sizeof places / sizeof *places));
-	tcase_add_loop_test(c, who, 0, (int)(sizeof whose / sizeof *whose));
-	tcase_add_loop_test(c, evaluated, 0, (int)(sizeof evaluates / sizeof *evaluates));
+	tcase_add_loop_test(c, place, 0, COUNT(places));
+	tcase_add_loop_test(c, who, 0, COUNT(whose));
+	tcase_add_loop_test(c, evaluated, 0, COUNT(evaluates));
 	suite_add_tcase(s, c);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -4,18 +4,9 @@
 #include <string.h>
 
 #include "build_py.h"
+#include "every_layout.h"
 #include "python/collector.h"
-
-static void each_layout(void (*f)(const struct layout *l))
-{
-	uint32_t version;
-	const char *config;
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		struct layout l;
-		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
-		f(&l);
-	}
-}
+#include "suite.h"
 
 static bool free_threaded(const struct layout *l)
 {
@@ -156,11 +147,7 @@ int main(void)
 	Suite *s = suite_create("collector");
 	TCase *tc = tcase_create("collector");
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, collector, 0, sizeof cases / sizeof *cases);
+	tcase_add_loop_test(tc, collector, 0, COUNT(cases));
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

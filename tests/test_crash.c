@@ -16,6 +16,7 @@
 #include "inspect/sending.h"
 #include "inspect/signal_frame.h"
 #include "inspect/trap.h"
+#include "suite.h"
 
 enum { CODE = 0x401000, STACK = 0x30000, SP = 0x31000, DATA = 0x50000 };
 
@@ -1053,8 +1054,6 @@ START_TEST(no_frame)
 }
 END_TEST
 
-#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
-
 int main(void)
 {
 	Suite *s = suite_create("crash");
@@ -1082,9 +1081,5 @@ int main(void)
 	tcase_add_loop_test(c, ended_itself, 0, 4);
 	tcase_add_loop_test(c, no_frame, 0, COUNT(wrong));
 	suite_add_tcase(s, c);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

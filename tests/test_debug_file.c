@@ -12,6 +12,7 @@
 
 #include "build_so.h"
 #include "module/module.h"
+#include "suite.h"
 
 static const struct so_symbol symbols[] = {
 	{ "PyEval_Go", SO_TEXT + 0x10, 0x20, true, true },
@@ -400,17 +401,13 @@ int main(void)
 	TCase *tc = tcase_create("debug_file");
 	tcase_add_checked_fixture(tc, make_dir, remove_dir);
 	tcase_set_timeout(tc, 100);
-	tcase_add_loop_test(tc, looked_for, 0, sizeof places / sizeof *places);
+	tcase_add_loop_test(tc, looked_for, 0, COUNT(places));
 	tcase_add_loop_test(tc, file_by_id, 0, 3);
 	tcase_add_loop_test(tc, bad_links, 0, 6);
 	tcase_add_test(tc, very_many_links);
-	tcase_add_loop_test(tc, fetched, 0, sizeof finders / sizeof *finders);
+	tcase_add_loop_test(tc, fetched, 0, COUNT(finders));
 	tcase_add_loop_test(tc, fetched_executable, 0, 2);
 	tcase_add_loop_test(tc, bad_ids, 0, 7);
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

@@ -6,6 +6,7 @@
 
 #include "config.h"
 #include "module/demangle.h"
+#include "suite.h"
 
 static const struct { const char *symbol, *shown; } names[] = {
 	{ "_Z3foov", "foo" },
@@ -126,15 +127,11 @@ int main(void)
 	Suite *s = suite_create("demangle");
 	TCase *tc = tcase_create("demangle");
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, known, 0, sizeof names / sizeof *names);
-	tcase_add_loop_test(tc, bounded, 0, sizeof hostile / sizeof *hostile);
+	tcase_add_loop_test(tc, known, 0, COUNT(names));
+	tcase_add_loop_test(tc, bounded, 0, COUNT(hostile));
 	tcase_add_test(tc, doubling);
 	tcase_add_test(tc, with_nul);
 	tcase_add_test(tc, random_names);
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

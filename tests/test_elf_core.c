@@ -1,5 +1,6 @@
 /* src/image/elf_core: cores of every machine, odd but right ones, truncated at every byte, and hostile ones. */
 #include "build_elf.h"
+#include "suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -9,8 +10,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#define COUNT(a) (sizeof(a) / sizeof *(a))
 
 static const char *const machines[] = { "x86_64", "i386", "aarch64", "aarch64_be", "arm", "armeb", "ppc64le", "ppc64", "s390x" };
 
@@ -659,9 +658,5 @@ int main(void)
 	tcase_add_test(t, notes_before_the_damage_are_read);
 	tcase_add_test(t, a_sparse_core_costs_what_it_holds);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_SILENT);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

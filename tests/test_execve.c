@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "suite.h"
 #include "target.h"
 
 static const struct freeze_options patient = { .max_pause_ms = 0, .deadline_ms = 10000 };
@@ -238,9 +239,5 @@ int main(void)
 	tcase_add_test(t, many_threads_become_another_program);
 	tcase_add_loop_test(t, stands_in_execve, AT_FOURTH_SEIZE, AT_LAST_STOP + 1);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_SILENT);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

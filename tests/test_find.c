@@ -7,6 +7,8 @@
 
 #include "build_py.h"
 #include "build_so.h"
+#include "every_layout.h"
+#include "suite.h"
 
 #define IDENT BUILD_IDENT(b)
 #define BIAS  0x1fff0000u /* of the file, below the heap that build_py.h makes, which becomes its .bss */
@@ -21,18 +23,6 @@ struct setup {
 	char path[64];
 	const char *version_text; /* what Py_GetVersion() left in its buffer; NULL */
 };
-
-static void each_layout(void (*f)(const struct layout *l, const char *config))
-{
-	uint32_t version;
-	const char *config;
-
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		struct layout l;
-		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
-		f(&l, config);
-	}
-}
 
 static int read_memory(void *ctx, uint64_t offset, void *buf, size_t len)
 {
@@ -136,12 +126,11 @@ static void tear_down(struct setup *s)
 	free(s->file);
 }
 
-static void alone(const struct layout *l, const char *config)
+static void alone(const struct layout *l)
 {
 	static const char *const word[BY_COUNT] = { [BY_DYNAMIC] = "dynamic", [BY_SYMBOL] = "symbol", [BY_SECTION] = "section",
 						    [BY_HEAD_CODE] = "head_code", [BY_CURRENT] = "dynamic" };
 
-	(void)config;
 	for (enum which way = 0; way < BY_NOTHING; way++) {
 		if ((way == BY_SECTION && !layout_has(l, F_PyRuntime_interp_head)) || (way == BY_CURRENT && layout_has(l, F_PyRuntime_interp_head)) ||
 		    (way == BY_HEAD_CODE && l->abi.machine != EM_X86_64 && l->abi.machine != EM_386))
@@ -167,9 +156,8 @@ START_TEST(each_way_by_itself)
 END_TEST
 
 /* Where somebody says which: that one, though another is found first, or none at all. */
-static void named(const struct layout *l, const char *config)
+static void named(const struct layout *l)
 {
-	(void)config;
 	struct setup s = { 0 };
 	set_up(&s, l, BY_DYNAMIC, false);
 	for (int wrong = 0; wrong < 2; wrong++) {
@@ -200,13 +188,12 @@ START_TEST(one_by_its_address)
 END_TEST
 
 /* What is said: every way, what became of it, and what would help. */
-static void nowhere(const struct layout *l, const char *config)
+static void nowhere(const struct layout *l)
 {
 	struct setup s = { 0 };
 	struct py *py = NULL;
 	struct err err = { 0 };
 
-	(void)config;
 	set_up(&s, l, BY_NOTHING, false);
 	ck_assert_int_eq(py_open(s.img, s.mods, NULL, s.b->arena, &py, &err), ERR_NOPYTHON);
 	ck_assert_str_eq(err.msg, "found no CPython");
@@ -227,14 +214,13 @@ static void nowhere(const struct layout *l, const char *config)
 }
 
 /* A runtime that is there and empty: the candidate and why it is none. */
-static void dead(const struct layout *l, const char *config)
+static void dead(const struct layout *l)
 {
 	struct setup s = { 0 };
 	struct py *py = NULL;
 	struct err err = { 0 };
 	char want[200];
 
-	(void)config;
 	if (!layout_has(l, F_PyRuntime_interp_head))
 		return;
 	set_up(&s, l, BY_DEAD, false);
@@ -258,14 +244,13 @@ static void dead(const struct layout *l, const char *config)
 }
 
 /* A Python that is mapped, and nothing that leads to it: that it has no interpreter is not known then. */
-static void not_placed(const struct layout *l, const char *config)
+static void not_placed(const struct layout *l)
 {
 	struct setup s = { 0 };
 	struct py *py = NULL;
 	struct err err = { 0 };
 	char want[200], path[64];
 
-	(void)config;
 	set_up(&s, l, BY_NOTHING, false);
 	snprintf(path, sizeof path, "/usr/lib/libpython%u.%u.so.1.0", l->version >> 24, l->version >> 16 & 255);
 	map(s.img, path, 0x1000, 0x2000, 0);
@@ -280,11 +265,10 @@ static void not_placed(const struct layout *l, const char *config)
  * Where struct pthread lies before the thread pointer, it is found by the thread's number in it: glibc's, musl's, and at a stack's end
  * where there is no thread pointer.  Without the number, or without what has to stand next to it, there is none.
  */
-static void by_pthread(const struct layout *l, const char *config)
+static void by_pthread(const struct layout *l)
 {
 	enum { GLIBC, MUSL, AT_END, OTHER_NUMBER, NO_LIST, WAYS, PLACE = 0x700, SIZE = 0x3000 };
 	const unsigned w = l->abi.width;
-	(void)config;
 	if (abi_tls_is_self(&l->abi))
 		return;
 	for (int way = 0; way < WAYS; way++) {
@@ -336,9 +320,8 @@ START_TEST(what_was_tried_is_said)
 END_TEST
 
 /* The cookie's text in strings, at any alignment, is passed over, with what it is said to be; the real one is found behind them. */
-static void in_strings(const struct layout *l, const char *config)
+static void in_strings(const struct layout *l)
 {
-	(void)config;
 	for (int real = 0; real < 2; real++) {
 		struct build *b = build_bare(l);
 		struct arena *a = arena_new();
@@ -378,13 +361,12 @@ START_TEST(cookies_in_strings)
 END_TEST
 
 /* Every one of its own offsets, one at a time, says what cannot be: the process is read by the table, and that is said; or it did not matter. */
-static void absurd(const struct layout *l, const char *config)
+static void absurd(const struct layout *l)
 {
 	static const uint64_t values[] = { 1, 0x7ffffff8, UINT64_MAX };
 	const struct py_struct_info *self = &py_struct_info[S_PyDebugOffsets];
 	unsigned refused = 0, differed = 0;
 
-	(void)config;
 	if (!layout_has(l, F_PyDebugOffsets_cookie))
 		return;
 	struct build *b = build_new(l);
@@ -430,11 +412,10 @@ static void absurd(const struct layout *l, const char *config)
 }
 
 /* One word of them is damaged and still possible: the table of that very version is likelier.  Without one, what frames lead to tells. */
-static void near(const struct layout *l, const char *config)
+static void near(const struct layout *l)
 {
 	const struct py_struct_info *self = &py_struct_info[S_PyDebugOffsets];
 
-	(void)config;
 	if (!layout_has(l, F_PyDebugOffsets_cookie))
 		return;
 	uint32_t newest;
@@ -490,7 +471,7 @@ START_TEST(absurd_debug_offsets)
 END_TEST
 
 /* What speaks of a version without being asked - a path, Py_Version, a text that looks like sys.version's - lies; sys says what is true. */
-static void lies(const struct layout *l, const char *config)
+static void lies(const struct layout *l)
 {
 	static const char *const text[] = { "3.99.1 (main, Jan  1 2026) [GCC 12.2.0]", "3.5.999999999999 (x) [GCC 1]", "2.8.0 (\xff\xfe) [Clang 1]",
 					    "3.1.1.1.1.1.1 (main) [GCC ]", "3.(", "9999999.1.1 (a) [GCC 2]", "3.12.1rc99999999999999999999 (a) [GCC 2]" };
@@ -498,7 +479,6 @@ static void lies(const struct layout *l, const char *config)
 	struct py *py = NULL;
 	struct err err = { 0 };
 
-	(void)config;
 	for (int gone = 0; gone < 2; gone++) { /* sys is emptied late in Py_Finalize */
 		set_up(&s, l, BY_NOTHING, true);
 		if (layout_has(l, F_PyDebugOffsets_cookie)) {
@@ -530,14 +510,13 @@ static void lies(const struct layout *l, const char *config)
 }
 
 /* sys.hexversion itself lies: refused, unless --python-version says otherwise. */
-static void overruled(const struct layout *l, const char *config)
+static void overruled(const struct layout *l)
 {
 	struct layout other = *l;
 	struct py *py = NULL;
 	struct err err = { 0 };
 	char want[32];
 
-	(void)config;
 	if (layout_has(l, F_PyDebugOffsets_cookie))
 		other.offset[F_PyDebugOffsets_cookie] = -1;
 	other.version = (l->version & 0xff00ffffu) | 0x00500000;
@@ -564,9 +543,8 @@ static void overruled(const struct layout *l, const char *config)
 }
 
 /* It chooses; it does not force a table upon what it does not fit: neighbours, whose thread states lie alike, show no stack or the true one. */
-static void not_forced(const struct layout *l, const char *config)
+static void not_forced(const struct layout *l)
 {
-	(void)config;
 	struct build *b = build_new(l);
 	addr_t t = build_thread(b, b->interp, IDENT, 100);
 	build_frame(b, t, &(struct build_frame){ .code = build_code(b, &(struct build_code){ .name = "work", .file = "b.py", .firstlineno = 1 }), .lasti = 2 });
@@ -608,7 +586,7 @@ static void check_set(const struct layout *l, int rc, const struct py *py, const
 }
 
 /* A program sets sys.hexversion; what it cannot write goes before it: debug offsets, the text of Py_GetVersion(), else the files' names. */
-static void sys_is_set(const struct layout *l, const char *config)
+static void sys_is_set(const struct layout *l)
 {
 	struct layout other = *l;
 	struct py *py = NULL;
@@ -634,7 +612,7 @@ static void sys_is_set(const struct layout *l, const char *config)
 	check_set(l, rc, py, &err, "the text of Py_GetVersion()", true);
 	tear_down(&s);
 
-	if (strchr(config, '-')) /* nothing but the table's order chooses among those of one version, and that is not what is asked */
+	if (strchr(config_of(l), '-')) /* nothing but the table's order chooses among those of one version, and that is not what is asked */
 		return;
 	snprintf(path, sizeof path, "/usr/lib/libpython%u.%u.so.1.0", l->version >> 24, l->version >> 16 & 255);
 	s.version_text = NULL;
@@ -650,9 +628,9 @@ static void sys_is_set(const struct layout *l, const char *config)
 }
 
 /* It sets sys.gettotalrefcount: to a function of its own, to another one of C.  That makes no debug build. */
-static void refcount_is_set(const struct layout *l, const char *config)
+static void refcount_is_set(const struct layout *l)
 {
-	if (strstr(config, "-d"))
+	if (strstr(config_of(l), "-d"))
 		return;
 	for (int i = 0; i < 4; i++) {
 		struct build *b = build_new(l);
@@ -699,9 +677,5 @@ int main(void)
 	tcase_add_test(tc, lying_versions);
 	tcase_add_test(tc, what_a_program_sets_in_sys);
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -10,6 +10,7 @@
 
 #include "image/pz.h"
 #include "inspect/footprint.h"
+#include "suite.h"
 
 enum { FIXTURE_MAX = 300 * 1000 };
 
@@ -128,12 +129,9 @@ int main(void)
 	tcase_add_loop_test(t, hold_what_a_report_reads, 0, (int)fixtures.n);
 	tcase_add_loop_test(t, a_page_that_is_lacking_is_seen, 0, (int)fixtures.n);
 	suite_add_tcase(s, t);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
+	int status = suite_run(s);
 	for (size_t i = 0; i < fixtures.n; i++)
 		free(fixtures.p[i].path);
 	vec_free(&fixtures);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return status;
 }

@@ -5,24 +5,10 @@
 #include <time.h>
 
 #include "build_py.h"
+#include "every_layout.h"
+#include "suite.h"
 
 #define IDENT BUILD_IDENT(b)
-
-/* Runs f under every built-in layout of the machines whose memory the builder can write. */
-static void each_layout(void (*f)(const struct layout *l))
-{
-	uint32_t version;
-	const char *config;
-	unsigned n = 0;
-
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		struct layout l;
-		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
-		f(&l);
-		n++;
-	}
-	ck_assert_uint_gt(n, 0);
-}
 
 static addr_t work(struct build *b, const char *name)
 {
@@ -558,14 +544,10 @@ END_TEST
 /* 200,000 frames: all of them, in time that a walk with a list of those seen would not keep. */
 START_TEST(deep_stacks_are_linear)
 {
-	struct layout l;
-	uint32_t version;
-	const char *config;
+	size_t n;
 	const int deep = 200000;
 
-	ck_assert_int_eq(layout_builtin_at(0, &version, &config), 0);
-	ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
-	struct build *b = build_new(&l);
+	struct build *b = build_new(every_layout(&n));
 	addr_t t = build_thread(b, b->interp, IDENT, 100), code = work(b, "f");
 	for (int i = 0; i < deep; i++)
 		push_plain(b, t, code);
@@ -678,29 +660,28 @@ START_TEST(value_stack_that_cannot_be)
 END_TEST
 
 /* 3.14: 3 in the low bits is an int of the interpreter's own and no object; 1 alone is NULL. */
+static void tagged(const struct layout *l)
+{
+	if (l->trait[T_stackref] == STACKREF_PLAIN)
+		return;
+	struct build *b = build_new(l);
+	addr_t t = build_thread(b, b->interp, IDENT, 100), stack[3] = { build_int(b, 1), build_int(b, 2), build_int(b, 3) }, got[8];
+	addr_t frame = build_frame(b, t, &(struct build_frame){ .code = work(b, "f"), .lasti = 4, .stack = stack, .n_stack = 3 });
+	addr_t base = build_field_at(b, frame, F_PyFrame_localsplus) + l->abi.width; /* one local */
+	build_ptr(b, base, stack[0] | 1);
+	build_ptr(b, base + l->abi.width, 42 << 2 | 3);
+	build_ptr(b, base + 2 * (addr_t)l->abi.width, 1);
+	struct py *py = build_py(b);
+	struct seen s = walk_all(py);
+	bool sure;
+	ck_assert_int_eq(py_frame_stack(py, &s.f[0], got, 8, &sure), 3);
+	ck_assert(got[0] == stack[0] && got[1] == 0 && got[2] == 0);
+	build_free(b);
+}
+
 START_TEST(tagged_values)
 {
-	uint32_t version;
-	const char *config;
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		struct layout l;
-		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
-		if (l.trait[T_stackref] == STACKREF_PLAIN)
-			continue;
-		struct build *b = build_new(&l);
-		addr_t t = build_thread(b, b->interp, IDENT, 100), stack[3] = { build_int(b, 1), build_int(b, 2), build_int(b, 3) }, got[8];
-		addr_t frame = build_frame(b, t, &(struct build_frame){ .code = work(b, "f"), .lasti = 4, .stack = stack, .n_stack = 3 });
-		addr_t base = build_field_at(b, frame, F_PyFrame_localsplus) + l.abi.width; /* one local */
-		build_ptr(b, base, stack[0] | 1);
-		build_ptr(b, base + l.abi.width, 42 << 2 | 3);
-		build_ptr(b, base + 2 * (addr_t)l.abi.width, 1);
-		struct py *py = build_py(b);
-		struct seen s = walk_all(py);
-		bool sure;
-		ck_assert_int_eq(py_frame_stack(py, &s.f[0], got, 8, &sure), 3);
-		ck_assert(got[0] == stack[0] && got[1] == 0 && got[2] == 0);
-		build_free(b);
-	}
+	each_layout(tagged);
 }
 END_TEST
 
@@ -724,9 +705,5 @@ int main(void)
 	tcase_add_test(tc, value_stack_that_cannot_be);
 	tcase_add_test(tc, tagged_values);
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "suite.h"
 #include "target.h"
 
 static const struct freeze_options patient = { .max_pause_ms = 0, .deadline_ms = 10000 };
@@ -742,10 +743,10 @@ int main(void)
 	Suite *s = suite_create("freeze");
 	TCase *t = tcase_create("freeze");
 	tcase_set_timeout(t, 60);
-	tcase_add_loop_test(t, all_threads_stop_and_run_on, 0, sizeof sizes / sizeof *sizes);
+	tcase_add_loop_test(t, all_threads_stop_and_run_on, 0, COUNT(sizes));
 	tcase_add_test(t, threads_that_come_and_go);
 	tcase_add_test(t, first_thread_has_ended);
-	tcase_add_loop_test(t, thread_that_ends_meanwhile, 0, sizeof leavers / sizeof *leavers);
+	tcase_add_loop_test(t, thread_that_ends_meanwhile, 0, COUNT(leavers));
 	tcase_add_test(t, no_signal_is_lost);
 	tcase_add_test(t, no_signal_is_lost_by_a_kill);
 	tcase_add_test(t, stopped_stays_stopped);
@@ -763,9 +764,5 @@ int main(void)
 	tcase_add_test(t, registers_and_notes);
 #endif
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_SILENT);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -5,6 +5,7 @@
 
 #include "build_cfi.h"
 #include "module/module.h"
+#include "suite.h"
 
 enum { BASE = 0x400000, HDR = 0x2800, FRAMES = 0x2a00, FUNCTIONS = 5 };
 
@@ -102,11 +103,7 @@ int main(void)
 	Suite *s = suite_create("function");
 	TCase *c = tcase_create("function");
 	tcase_add_test(c, found);
-	tcase_add_loop_test(c, damaged, 0, (int)(sizeof lies / sizeof *lies));
+	tcase_add_loop_test(c, damaged, 0, COUNT(lies));
 	suite_add_tcase(s, c);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -7,6 +7,7 @@
 #include "build_elf.h"
 #include "config.h"
 #include "inspect/parts.h"
+#include "suite.h"
 
 enum { PID = 100, STACK = 0x30000, SIZE = 0x8000, SP = 0x30800, APART = 0x400, LIB = 0x52000, PC = LIB + 0x345 };
 
@@ -104,11 +105,7 @@ int main(void)
 {
 	Suite *s = suite_create("handler");
 	TCase *c = tcase_create("handler");
-	tcase_add_loop_test(c, told, 0, (int)(sizeof ends / sizeof *ends));
+	tcase_add_loop_test(c, told, 0, COUNT(ends));
 	suite_add_tcase(s, c);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

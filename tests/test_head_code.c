@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "python/head_code.h"
+#include "suite.h"
 
 static const struct abi x86_64 = { EM_X86_64, 8, false }, i386 = { EM_386, 4, false }, aarch64 = { EM_AARCH64, 8, false };
 
@@ -90,12 +91,8 @@ int main(void)
 {
 	Suite *s = suite_create("head_code");
 	TCase *t = tcase_create("head_code");
-	tcase_add_loop_test(t, what_it_returns, 0, sizeof cases / sizeof *cases);
+	tcase_add_loop_test(t, what_it_returns, 0, COUNT(cases));
 	tcase_add_test(t, other_machines);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_SILENT);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

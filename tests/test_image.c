@@ -1,5 +1,6 @@
 /* src/image/image and bytes: who covers whom, reads within and across segments, the page cache, files that change. */
 #include "image/image.h"
+#include "suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -8,8 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define COUNT(a) (sizeof(a) / sizeof *(a))
 
 static const struct abi le64 = { 62, 8, false }, be64 = { 21, 8, true }, le32 = { 3, 4, false }, be32 = { 40, 4, true };
 
@@ -567,9 +566,5 @@ int main(void)
 	tcase_add_test(f, what_is_not_a_file_is_refused);
 	tcase_add_test(f, holes_of_a_file_are_known);
 	suite_add_tcase(s, f);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_SILENT);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "python/layout.h"
+#include "suite.h"
 
 /* -- an image over one piece of memory -- */
 
@@ -624,21 +625,17 @@ int main(void)
 	tcase_add_test(t, every_table_parses);
 	tcase_add_test(t, print_is_read_back);
 	tcase_add_test(t, table_in_force);
-	tcase_add_loop_test(t, bad_text, 0, sizeof bad / sizeof *bad);
+	tcase_add_loop_test(t, bad_text, 0, COUNT(bad));
 	tcase_add_test(t, odd_text);
-	tcase_add_loop_test(t, read_of_every_kind, 0, sizeof machine / sizeof *machine);
+	tcase_add_loop_test(t, read_of_every_kind, 0, COUNT(machine));
 	tcase_add_test(t, read_of_embedded_data);
-	tcase_add_loop_test(t, read_of_bits, 0, sizeof bit_cases / sizeof *bit_cases);
+	tcase_add_loop_test(t, read_of_bits, 0, COUNT(bit_cases));
 	tcase_add_test(t, configs);
-	tcase_add_loop_test(t, trait_values, 0, sizeof traits / sizeof *traits);
+	tcase_add_loop_test(t, trait_values, 0, COUNT(traits));
 	tcase_add_test(t, traits_of_the_version_asked_for);
 	tcase_add_loop_test(t, self_agrees, 0, 2);
 	tcase_add_loop_test(t, self_differs, 0, 2);
 	tcase_add_loop_test(t, self_is_refused, 0, 2);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_SILENT);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

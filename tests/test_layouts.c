@@ -7,10 +7,15 @@
 #include <string.h>
 
 #include "build_py.h"
+#include "every_layout.h"
 #include "python/prove.h"
+#include "suite.h"
 
 #define IDENT BUILD_IDENT(b)
 enum { THREADS = 3, FRAMES = 5 };
+
+static const struct layout *tables;
+static size_t n_tables;
 
 static const char *const functions[FRAMES] = { "outermost", "run", "gen", "call", "innermost" };
 
@@ -69,19 +74,14 @@ static void check_sample(const struct build *b, const struct py *py)
 
 START_TEST(each_table_gives_back_what_was_built)
 {
-	uint32_t version;
-	const char *config;
-	struct layout l;
-
-	ck_assert_int_eq(layout_builtin_at((size_t)_i, &version, &config), 0);
-	ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
-	struct build *b = sample(&l);
+	const struct layout *l = &tables[_i];
+	struct build *b = sample(l);
 	struct py *py;
 	struct err err = { 0 };
 	/* As an ordinary core: text and names of static types are not there. */
 	b->no_rodata = true;
 	ck_assert_msg(py_open(build_image(b), NULL, NULL, b->arena, &py, &err) == 0, "%s", err.msg);
-	ck_assert_str_eq(py->layout.name, l.name);
+	ck_assert_str_eq(py->layout.name, l->name);
 	check_sample(b, py);
 	build_free(b);
 }
@@ -90,24 +90,18 @@ END_TEST
 /* Led to the right interpreter, another table must still fail: by what it finds there, or at the latest by the version. */
 START_TEST(no_other_table_fits)
 {
-	uint32_t version, other;
-	const char *config, *name;
-	struct layout l;
-
-	ck_assert_int_eq(layout_builtin_at((size_t)_i, &version, &config), 0);
-	ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
-	struct build *b = sample(&l);
+	const struct layout *l = &tables[_i];
+	struct build *b = sample(l);
 	struct image *img = build_image(b);
-	for (size_t k = 0; layout_builtin_at(k, &other, &name) == 0; k++) {
-		if (other >> 16 == version >> 16) /* of one minor version: the release decides, as the test above shows */
+	for (size_t k = 0; k < n_tables; k++) {
+		if (tables[k].version >> 16 == l->version >> 16) /* of one minor version: the release decides, as the test above shows */
 			continue;
-		struct py py = { .img = img, .runtime = b->runtime };
+		struct py py = { .layout = tables[k], .img = img, .runtime = b->runtime };
 		struct known_version known = { 0 };
 		struct proof proof;
-		ck_assert_int_eq(layout_builtin(other, name, &py.layout, NULL), 0);
 		py.interp_head = b->interp;
 		int rc = py_prove(&py, &known, false, &proof);
-		ck_assert_msg(rc == ERR_CORRUPT, "a process of %s passes as %s", l.name, py.layout.name);
+		ck_assert_msg(rc == ERR_CORRUPT, "a process of %s passes as %s", l->name, py.layout.name);
 		ck_assert_str_ne(proof.why, "");
 	}
 	build_free(b);
@@ -117,12 +111,7 @@ END_TEST
 /* A version that no table is for must not open under any, whichever table it resembles. */
 START_TEST(a_version_between_tables_is_refused)
 {
-	uint32_t version;
-	const char *config;
-	struct layout l;
-
-	ck_assert_int_eq(layout_builtin_at((size_t)_i, &version, &config), 0);
-	ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
+	struct layout l = tables[_i];
 	if (layout_has(&l, F_PyDebugOffsets_cookie)) /* describes itself */
 		return;
 	l.version = 0x03050af0; /* 3.5.10, whose interpreters and threads look much like 3.6's */
@@ -137,11 +126,8 @@ END_TEST
 
 int main(void)
 {
-	uint32_t version;
-	const char *config;
-	int n = 0;
-	while (layout_builtin_at((size_t)n, &version, &config) == 0)
-		n++;
+	tables = every_layout(&n_tables);
+	const int n = (int)n_tables;
 	Suite *s = suite_create("layouts");
 	TCase *tc = tcase_create("layouts");
 	tcase_set_timeout(tc, 120);
@@ -149,9 +135,5 @@ int main(void)
 	tcase_add_loop_test(tc, no_other_table_fits, 0, n);
 	tcase_add_loop_test(tc, a_version_between_tables_is_refused, 0, n);
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "inspect/parts.h"
+#include "suite.h"
 
 static const struct { const char *file; bool library; } files[] = {
 	{ "/usr/lib/python3.11/threading.py", true },
@@ -78,12 +79,8 @@ int main(void)
 {
 	Suite *s = suite_create("library");
 	TCase *c = tcase_create("frames");
-	tcase_add_loop_test(c, file, 0, (int)(sizeof files / sizeof *files));
-	tcase_add_loop_test(c, outside, 0, (int)(sizeof stacks / sizeof *stacks));
+	tcase_add_loop_test(c, file, 0, COUNT(files));
+	tcase_add_loop_test(c, outside, 0, COUNT(stacks));
 	suite_add_tcase(s, c);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

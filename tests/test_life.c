@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "build_py.h"
+#include "every_layout.h"
 #include "inspect/parts.h"
+#include "suite.h"
 
-enum { PID = 4711, PARENT = 99, OTHER = 555, SOME = 8 /* of all tables one in so many */, MAX_TABLES = 256, AT_RANDOM = 25 };
+enum { PID = 4711, PARENT = 99, OTHER = 555, SOME = 8 /* of all tables one in so many */, AT_RANDOM = 25 };
 
-static struct layout tables[MAX_TABLES];
+static const struct layout *tables;
 static int n_tables;
 
 #define LAUNCH "main /srv/app.py", "_launch /usr/lib/python3/multiprocessing/popen_fork.py", "_bootstrap /usr/lib/python3/multiprocessing/process.py", "run /srv/app.py"
@@ -198,20 +200,13 @@ END_TEST
 
 int main(void)
 {
-	uint32_t version;
-	const char *config;
-	struct err err;
-	for (size_t i = 0; n_tables < MAX_TABLES && layout_builtin_at(i, &version, &config) == 0; i++)
-		if (layout_builtin(version, config, &tables[n_tables], &err) == 0)
-			n_tables++;
+	size_t n;
+	tables = every_layout(&n);
+	n_tables = (int)n;
 	Suite *s = suite_create("life");
 	TCase *c = tcase_create("forked");
 	tcase_add_loop_test(c, child, 0, (n_tables + SOME - 1) / SOME);
 	tcase_set_timeout(c, 60);
 	suite_add_tcase(s, c);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -12,6 +12,7 @@
 
 #include "python/linetable.h"
 #include "python/py.h"
+#include "suite.h"
 
 enum scheme { LNOTAB_U8, LNOTAB_S8, TABLE_310, LOCATIONS, SCHEMES };
 static const char *const scheme_name[SCHEMES] = { "lnotab-u8", "lnotab-s8", "linetable-310", "locations" };
@@ -218,12 +219,8 @@ int main(void)
 	TCase *tc = tcase_create("linetable");
 	tcase_set_timeout(tc, 300);
 	tcase_add_test(tc, interpreters_agree);
-	tcase_add_loop_test(tc, forms_by_hand, 0, sizeof by_hand / sizeof *by_hand);
+	tcase_add_loop_test(tc, forms_by_hand, 0, COUNT(by_hand));
 	tcase_add_test(tc, long_tables);
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "inspect/merge.h"
+#include "suite.h"
 
 static const struct {
 	const char *what, *native, *runs;
@@ -114,12 +115,8 @@ int main(void)
 	Suite *s = suite_create("merge");
 	TCase *c = tcase_create("stacks");
 	tcase_set_timeout(c, 60);
-	tcase_add_loop_test(c, merge, 0, (int)(sizeof merges / sizeof *merges));
+	tcase_add_loop_test(c, merge, 0, COUNT(merges));
 	tcase_add_test(c, deep);
 	suite_add_tcase(s, c);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -9,6 +9,7 @@
 
 #include "build_so.h"
 #include "module/native.h"
+#include "suite.h"
 
 static const struct so_symbol symbols[] = {
 	{ "_PyRuntime", SO_RUNTIME, 0x100, false, true },
@@ -589,10 +590,10 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, make_dir, remove_dir);
 	tcase_add_loop_test(tc, usual_core, 0, 2 * N_ABIS);
-	tcase_add_loop_test(tc, file_choice, 0, sizeof files / sizeof *files);
+	tcase_add_loop_test(tc, file_choice, 0, COUNT(files));
 	tcase_add_loop_test(tc, asked_file_must_fit, 0, 4);
 	tcase_add_test(tc, what_is_a_module);
-	tcase_add_loop_test(tc, writable_loads, 0, sizeof writable / sizeof *writable);
+	tcase_add_loop_test(tc, writable_loads, 0, COUNT(writable));
 	tcase_add_loop_test(tc, overlaps, 0, 4);
 	tcase_add_loop_test(tc, file_changes, 0, 2);
 	tcase_add_test(tc, short_file);
@@ -600,9 +601,5 @@ int main(void)
 	tcase_add_test(tc, empty);
 	tcase_add_loop_test(tc, damaged_headers, 0, N_ABIS);
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

@@ -18,6 +18,7 @@
 #include "config.h"
 #include "image/record.h"
 #include "module/native.h"
+#include "suite.h"
 
 enum { CODE = 0x400000, STACK = 0x7ff00000, SIZE = 0x4000, RBP = 6, RSP = 7, RIP = 16 };
 
@@ -750,11 +751,11 @@ int main(void)
 	Suite *s = suite_create("native");
 	TCase *c = tcase_create("child");
 	tcase_set_timeout(c, 120);
-	tcase_add_loop_test(c, built, 0, (int)(sizeof stacks / sizeof *stacks));
+	tcase_add_loop_test(c, built, 0, COUNT(stacks));
 	tcase_add_loop_test(c, unborn, 0, 6);
-	tcase_add_loop_test(c, damaged, 0, (int)(sizeof damages / sizeof *damages));
+	tcase_add_loop_test(c, damaged, 0, COUNT(damages));
 	tcase_add_loop_test(c, recorded, 0, 2);
-	tcase_add_loop_test(c, machines, 0, (int)(sizeof others / sizeof *others));
+	tcase_add_loop_test(c, machines, 0, COUNT(others));
 	tcase_add_test(c, frames_limit);
 	tcase_add_test(c, frame_registers);
 	tcase_add_test(c, register_records);
@@ -763,15 +764,11 @@ int main(void)
 	tcase_add_test(c, says_nothing_and_stays);
 	tcase_add_test(c, inherited);
 	tcase_add_test(c, killed);
-	tcase_add_loop_test(c, signals_early, 0, (int)(sizeof earlies / sizeof *earlies));
+	tcase_add_loop_test(c, signals_early, 0, COUNT(earlies));
 	tcase_add_test(c, too_slow);
 	tcase_add_test(c, starved);
 	tcase_add_test(c, nobody_asks);
 	tcase_add_test(c, other_machines);
 	suite_add_tcase(s, c);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

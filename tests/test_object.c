@@ -4,19 +4,8 @@
 #include <string.h>
 
 #include "build_py.h"
-
-static void each_layout(void (*f)(const struct layout *l))
-{
-	uint32_t version;
-	const char *config;
-	unsigned n = 0;
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++, n++) {
-		struct layout l;
-		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
-		f(&l);
-	}
-	ck_assert_uint_gt(n, 0);
-}
+#include "every_layout.h"
+#include "suite.h"
 
 static struct object view(const struct py *py, addr_t addr)
 {
@@ -505,11 +494,7 @@ int main(void)
 	Suite *s = suite_create("object");
 	TCase *tc = tcase_create("object");
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, objects, 0, sizeof cases / sizeof *cases);
+	tcase_add_loop_test(tc, objects, 0, COUNT(cases));
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "module/opener.h"
+#include "suite.h"
 
 static char dir[64];
 
@@ -573,22 +574,18 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, make_dir, remove_dir);
 	tcase_add_test(tc, candidates);
-	tcase_add_loop_test(tc, refusals, 0, sizeof refused / sizeof *refused);
+	tcase_add_loop_test(tc, refusals, 0, COUNT(refused));
 	tcase_add_test(tc, only_looked_at);
 	tcase_add_loop_test(tc, sysroot, 0, 2 * N_ROOTED);
-	tcase_add_loop_test(tc, source_suffixes, 0, sizeof names / sizeof *names);
+	tcase_add_loop_test(tc, source_suffixes, 0, COUNT(names));
 	tcase_add_loop_test(tc, linked_sources, 0, 3 * N_LINKED);
 	tcase_add_test(tc, source_refusals);
-	tcase_add_loop_test(tc, source_lines, 0, sizeof lines / sizeof *lines);
+	tcase_add_loop_test(tc, source_lines, 0, COUNT(lines));
 	tcase_add_test(tc, sources_are_kept);
 	tcase_add_test(tc, sources_very_many);
 	tcase_add_test(tc, source_map_and_sysroot);
 	tcase_add_test(tc, relative_sources);
 	tcase_add_test(tc, relative_sources_elsewhere);
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

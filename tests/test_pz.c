@@ -3,6 +3,7 @@
  * or damaged.  With file names as arguments: only what tools/pz_check says of them.
  */
 #include "build_pz.h"
+#include "suite.h"
 
 #include <check.h>
 #include <elf.h>
@@ -700,8 +701,6 @@ START_TEST(stock_tools)
 }
 END_TEST
 
-#define N_OF(a) (int)(sizeof(a) / sizeof *(a))
-
 int main(int argc, char **argv)
 {
 	if (argc > 1) {
@@ -714,16 +713,16 @@ int main(int argc, char **argv)
 	TCase *t = tcase_create("file");
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, opens_as_an_image);
-	tcase_add_loop_test(t, odd_information, 0, N_OF(odd_info));
-	tcase_add_loop_test(t, tail, 0, sizeof places / sizeof *places);
+	tcase_add_loop_test(t, odd_information, 0, COUNT(odd_info));
+	tcase_add_loop_test(t, tail, 0, COUNT(places));
 	tcase_add_test(t, tables_for_ever);
 	tcase_add_loop_test(t, information_too_long, 0, 2);
 	tcase_add_test(t, later_locator);
-	tcase_add_loop_test(t, elf_shape, 0, N_OF(shapes));
+	tcase_add_loop_test(t, elf_shape, 0, COUNT(shapes));
 	tcase_add_test(t, cut_file_says_what_is_lost);
 	tcase_add_test(t, damaged_member_is_lost_alone);
 	tcase_add_test(t, damage_is_known_in_any_order);
-	tcase_add_loop_test(t, plans_that_cannot_be, 0, N_OF(plans));
+	tcase_add_loop_test(t, plans_that_cannot_be, 0, COUNT(plans));
 	tcase_add_loop_test(t, memory_that_does_not_add_up, 0, 2);
 	tcase_add_loop_test(t, disk_full, 0, 3);
 	tcase_add_test(t, pipe_closed);
@@ -731,9 +730,5 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(t, pipe_output, 0, 2);
 	tcase_add_loop_test(t, stock_tools, 0, 2);
 	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_SILENT);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "image/record.h"
+#include "suite.h"
 
 enum { BASE = 0x10000, PAGES = 24 };
 
@@ -162,9 +163,5 @@ int main(void)
 	tcase_add_test(t, many_pages_in_any_order);
 	tcase_add_test(t, blocks);
 	suite_add_tcase(s, t);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

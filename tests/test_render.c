@@ -14,6 +14,7 @@
 #include "build_report.h"
 #include "render/render.h"
 #include "render/stack.h"
+#include "suite.h"
 
 static const struct render_options plain = { .width = 100, .frames = 100 };
 
@@ -522,11 +523,11 @@ int main(void)
 	tcase_add_loop_test(c, nothing_unsafe, 0, n);
 	tcase_add_loop_test(c, json_holds, 0, n);
 	tcase_add_test(c, goldens_newest);
-	tcase_add_loop_test(c, walk_newest, 0, (int)(sizeof newest / sizeof *newest));
-	tcase_add_loop_test(c, frames_limit, 0, (int)(sizeof limits / sizeof *limits));
-	tcase_add_loop_test(c, walk, 0, (int)(sizeof walks / sizeof *walks));
-	tcase_add_loop_test(c, fold, 0, (int)(sizeof folds / sizeof *folds));
-	tcase_add_loop_test(c, caret, 0, (int)(sizeof carets / sizeof *carets));
+	tcase_add_loop_test(c, walk_newest, 0, COUNT(newest));
+	tcase_add_loop_test(c, frames_limit, 0, COUNT(limits));
+	tcase_add_loop_test(c, walk, 0, COUNT(walks));
+	tcase_add_loop_test(c, fold, 0, COUNT(folds));
+	tcase_add_loop_test(c, caret, 0, COUNT(carets));
 	tcase_add_test(c, all_of_many);
 	tcase_add_test(c, failing_output);
 	tcase_add_test(c, table);
@@ -534,9 +535,5 @@ int main(void)
 	tcase_add_test(c, scales);
 	tcase_set_timeout(c, 120);
 	suite_add_tcase(s, c);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "build_report.h"
+#include "suite.h"
 
 /* A stack as letters, oldest first; the runs as "ab*3 c": must give back the same stack when written out. */
 static const struct { const char *stack, *runs; } folds[] = {
@@ -299,7 +300,7 @@ int main(void)
 {
 	Suite *s = suite_create("report");
 	TCase *c = tcase_create("model");
-	tcase_add_loop_test(c, fold, 0, (int)(sizeof folds / sizeof *folds));
+	tcase_add_loop_test(c, fold, 0, COUNT(folds));
 	tcase_add_loop_test(c, fold_random, 0, 12);
 	tcase_add_test(c, fold_scales);
 	tcase_add_test(c, group);
@@ -311,9 +312,5 @@ int main(void)
 	tcase_add_test(c, codes);
 	tcase_set_timeout(c, 60);
 	suite_add_tcase(s, c);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

@@ -8,24 +8,11 @@
 #include <time.h>
 
 #include "build_py.h"
+#include "every_layout.h"
 #include "python/prove.h"
+#include "suite.h"
 
 #define IDENT BUILD_IDENT(b)
-
-static void each_layout(void (*f)(const struct layout *l, const char *config))
-{
-	uint32_t version;
-	const char *config;
-	unsigned n = 0;
-
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		struct layout l;
-		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
-		f(&l, config);
-		n++;
-	}
-	ck_assert_uint_gt(n, 0);
-}
 
 static addr_t work(struct build *b)
 {
@@ -56,7 +43,7 @@ static struct py *open_image(struct build *b, struct image *img, const struct py
 	return py;
 }
 
-static void search(const struct layout *l, const char *config)
+static void search(const struct layout *l)
 {
 	addr_t threads[2];
 	struct build *b = two_threads(l, threads);
@@ -81,7 +68,7 @@ START_TEST(found_without_symbols)
 }
 END_TEST
 
-static void hinted(const struct layout *l, const char *config)
+static void hinted(const struct layout *l)
 {
 	addr_t threads[2];
 	struct build *b = two_threads(l, threads);
@@ -112,7 +99,7 @@ START_TEST(hints_are_verified)
 END_TEST
 
 /* 3.8's interpreters do not know their runtime: its interpreters.main is looked for in the data of ELF files. */
-static void runtime_in_data(const struct layout *l, const char *config)
+static void runtime_in_data(const struct layout *l)
 {
 	addr_t threads[2];
 	struct build *b = two_threads(l, threads);
@@ -150,7 +137,7 @@ START_TEST(runtime_is_found_in_the_data_of_a_file)
 END_TEST
 
 /* Under the table of a version, a process that says it is another minor version is refused, and the message names it. */
-static void other_minor(const struct layout *l, const char *config)
+static void other_minor(const struct layout *l)
 {
 	addr_t threads[2];
 	struct layout other = *l;
@@ -180,7 +167,7 @@ START_TEST(another_minor_version_is_refused)
 END_TEST
 
 /* --layout FILE: what it says is used for whatever version the process is; a text that is no layout is refused as such. */
-static void given(const struct layout *l, const char *config)
+static void given(const struct layout *l)
 {
 	addr_t threads[2];
 	struct layout other = *l;
@@ -190,7 +177,7 @@ static void given(const struct layout *l, const char *config)
 	size_t len = 0;
 	FILE *f = open_memstream(&text, &len);
 
-	layout_print(l, config, f);
+	layout_print(l, config_of(l), f);
 	fclose(f);
 	other.version = (l->version & 0xff00ffffu) | 0x00500000;
 	struct build *b = two_threads(&other, threads);
@@ -212,13 +199,10 @@ END_TEST
 /* 3.13 and later without a table: the newest table and the process's own offsets, and that is said. */
 START_TEST(newer_than_any_table)
 {
-	uint32_t version;
-	const char *config;
-	struct layout l;
+	size_t n;
+	struct layout l = *every_layout(&n);
 	addr_t threads[2];
 
-	ck_assert_int_eq(layout_builtin_at(0, &version, &config), 0);
-	ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
 	if (!layout_has(&l, F_PyDebugOffsets_cookie))
 		return;
 	l.version = (l.version & 0xff00ffffu) | 0x001e0000; /* 3.30 */
@@ -247,7 +231,7 @@ static void lose_code(struct build *b, addr_t thread, bool namespaces)
 		build_field(b, frame, inner ? F_PyFrame_builtins : F_PyFrameObject_f_builtins, 0);
 }
 
-static void wrongs(const struct layout *l, const char *config)
+static void wrongs(const struct layout *l)
 {
 	static const char *const words[WRONG_COUNT] = { "type(type) is not type", "points to another interpreter", "is not linked both ways",
 		"sys has no hexversion", "has no code object" };
@@ -308,9 +292,8 @@ static void wrongs(const struct layout *l, const char *config)
 }
 
 /* Types and version prove a layout; a process all of whose frames are damaged is still one. */
-static void frames_lost(const struct layout *l, const char *config)
+static void frames_lost(const struct layout *l)
 {
-	(void)config;
 	for (int namespaces = 0; namespaces < 2; namespaces++) {
 		addr_t threads[2];
 		struct build *b = two_threads(l, threads);
@@ -375,7 +358,7 @@ START_TEST(nothing_of_python)
 }
 END_TEST
 
-static void lists(const struct layout *l, const char *config)
+static void lists(const struct layout *l)
 {
 	struct build *b = build_new(l);
 	addr_t sub = build_interp(b, 1), code = work(b);
@@ -425,9 +408,8 @@ static void lists(const struct layout *l, const char *config)
  * Where pthread_t is not the thread pointer, it lies at the top of the thread's own stack, the main thread's in memory of the dynamic
  * loader, which may be the next above; a thread that Python knows nothing of is nobody's.
  */
-static void by_stacks(const struct layout *l, const char *config)
+static void by_stacks(const struct layout *l)
 {
-	(void)config;
 	if (abi_tls_is_self(&l->abi))
 		return;
 	for (int tls = 0; tls < 2; tls++) {
@@ -471,9 +453,8 @@ START_TEST(interpreters_and_threads)
 END_TEST
 
 /* A state that its thread has not taken yet has its maker's ids, or none: it is not that thread a second time. */
-static void not_begun(const struct layout *l, const char *config)
+static void not_begun(const struct layout *l)
 {
-	(void)config;
 	struct build *b = build_new(l);
 	addr_t code = work(b), sub = build_interp(b, 1);
 	addr_t main = build_thread(b, b->interp, IDENT, 100);
@@ -523,7 +504,7 @@ END_TEST
  * A subinterpreter's thread state has the ids of the thread that created it (3.8 - 3.12); where there is a C frame, the
  * stack that it lies on tells who runs it.
  */
-static void borrowed(const struct layout *l, const char *config)
+static void borrowed(const struct layout *l)
 {
 	if (!layout_has(l, F_PyThread_cframe))
 		return;
@@ -569,7 +550,7 @@ static void map_heap(struct build *b, struct image *img, const char *path)
 }
 
 /* Before Py_Initialize and after Py_Finalize: a Python that a table is for, and nothing alive in it. */
-static void not_alive(const struct layout *l, const char *config)
+static void not_alive(const struct layout *l)
 {
 	if (!l->size[S_PyRuntime]) /* before 3.7 there is nothing that could be empty */
 		return;
@@ -597,13 +578,12 @@ END_TEST
 
 /* In Py_Initialize and late in Py_Finalize: what there is of an interpreter agrees with its table, and that is said. */
 enum half { HALF_THREAD, HALF_SYS, HALF_IMPORTLIB, HALF_COUNT };
-static void half_made(const struct layout *l, const char *config)
+static void half_made(const struct layout *l)
 {
 	static const char *const what[HALF_COUNT] = { "its interpreter has no thread", "its interpreter has no sys module", "" };
 	const bool tells = layout_has(l, F_PyRuntime_finalizing) || layout_has(l, F_PyInterp_finalizing);
 	char path[64];
 
-	(void)config;
 	snprintf(path, sizeof path, "/usr/lib/libpython%u.%u.so.1.0", l->version >> 24, l->version >> 16 & 255);
 	for (int i = 0; i < 2 * HALF_COUNT; i++) {
 		const bool ending = i >= HALF_COUNT;
@@ -642,9 +622,8 @@ static void half_made(const struct layout *l, const char *config)
 }
 
 /* The newest interpreter is being made: it has sys and builtins, or sys alone, and nothing runs in it. The other one tells of the types. */
-static void half_made_beside(const struct layout *l, const char *config)
+static void half_made_beside(const struct layout *l)
 {
-	(void)config;
 	for (int bare = 0; bare < 2; bare++) {
 		struct build *b = build_new(l);
 		struct py *py = NULL;
@@ -678,7 +657,7 @@ START_TEST(starting_and_ending)
 END_TEST
 
 /* A truncated core: threads and interpreters agree, and what sys' type points to is cut off. */
-static void cut_off(const struct layout *l, const char *config)
+static void cut_off(const struct layout *l)
 {
 	addr_t threads[2];
 	struct build *b = two_threads(l, threads);
@@ -697,7 +676,7 @@ static void cut_off(const struct layout *l, const char *config)
 }
 
 /* What the proof asks for first is in what the file lost: whatever that is, it is told as that, and not as a layout that does not fit. */
-static void cut_anywhere(const struct layout *l, const char *config)
+static void cut_anywhere(const struct layout *l)
 {
 	const enum py_field first[] = { F_PyInterp_tstate_head, F_PyInterp_sysdict, F_PyThread_interp, F_PyObject_ob_type };
 	for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
@@ -730,7 +709,7 @@ START_TEST(what_proves_it_is_cut_off)
 END_TEST
 
 /* Late in Py_Finalize sys is empty; Py_GetVersion's buffer still has the version. */
-static void sys_gone(const struct layout *l, const char *config)
+static void sys_gone(const struct layout *l)
 {
 	addr_t threads[2], text;
 	struct build *b = two_threads(l, threads);
@@ -761,7 +740,7 @@ START_TEST(version_without_sys)
 END_TEST
 
 /* A thread list that loops, that leads nowhere, and that leads into another interpreter's. */
-static void broken_lists(const struct layout *l, const char *config)
+static void broken_lists(const struct layout *l)
 {
 	struct build *b = build_new(l);
 	addr_t t[5], sub = build_interp(b, 1), foreign = build_thread(b, sub, IDENT, 0);
@@ -818,7 +797,7 @@ static void got_name(void *arg, uint64_t ident, struct str name)
 	got->n++;
 }
 
-static void names(const struct layout *l, const char *config)
+static void names(const struct layout *l)
 {
 	addr_t threads[2];
 	struct build *b = two_threads(l, threads);
@@ -879,7 +858,7 @@ START_TEST(what_the_program_calls_itself)
 END_TEST
 
 /* 1,000 threads: found by search and walked, well within what a look through all threads for each would take. */
-static void many(const struct layout *l, const char *config)
+static void many(const struct layout *l)
 {
 	struct build *b = build_new(l);
 	addr_t code = work(b);
@@ -906,7 +885,7 @@ static void many(const struct layout *l, const char *config)
 }
 
 /* The same of a version that no layout is for: each thread leads to the one interpreter, which is refused once. */
-static void many_refused(const struct layout *l, const char *config)
+static void many_refused(const struct layout *l)
 {
 	struct layout other = *l;
 	if (layout_has(l, F_PyDebugOffsets_cookie))
@@ -979,13 +958,13 @@ static uint64_t draw(uint64_t *state)
 }
 
 /* Words of the runtime replaced: by zero, by all ones, by addresses of other things, with a bit turned over. */
-static void damage(const struct layout *l, const char *config)
+static void damage(const struct layout *l)
 {
 	uint64_t state = 0x9e3779b97f4a7c15u;
 	addr_t threads[2];
 	unsigned opened = 0;
 	/* Other builds and machines differ in where things are and in the widths of words: a few rounds show that. */
-	const unsigned rounds = strcmp(config, "x86_64") == 0 ? 60 : 3, w = l->abi.width;
+	const unsigned rounds = strcmp(config_of(l), "x86_64") == 0 ? 60 : 3, w = l->abi.width;
 
 	for (unsigned round = 0; round < rounds; round++) {
 		struct build *b = two_threads(l, threads);
@@ -1073,9 +1052,5 @@ int main(void)
 	tcase_add_test(tc, damage_is_survived);
 	tcase_add_test(tc, versions_as_text);
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

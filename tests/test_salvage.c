@@ -8,25 +8,12 @@
 #include <time.h>
 
 #include "build_py.h"
+#include "every_layout.h"
 #include "python/salvage.h"
+#include "suite.h"
 
 #define IDENT BUILD_IDENT(s.b)
 enum { THREADS = 4, DEEP = 5 };
-
-static void each_layout(void (*f)(const struct layout *l, const char *config))
-{
-	uint32_t version;
-	const char *config;
-	unsigned n = 0;
-
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		struct layout l;
-		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
-		f(&l, config);
-		n++;
-	}
-	ck_assert_uint_gt(n, 0);
-}
 
 /* The main thread (3.11 on: inside its interpreter) and three more, each DEEP frames, the innermost at instruction 2 * its number. */
 struct some {
@@ -159,7 +146,7 @@ static void nothing(struct some *s, struct image *img)
 	ck_assert_str_ne(err.msg, "");
 }
 
-static void runtime_cut(const struct layout *l, const char *config)
+static void runtime_cut(const struct layout *l)
 {
 	struct some s = some_threads(l);
 	cut_off(&s);
@@ -183,7 +170,7 @@ START_TEST(the_runtime_is_cut_off)
 END_TEST
 
 /* A path that lies: no table of another minor version is believed. */
-static void other_version(const struct layout *l, const char *config)
+static void other_version(const struct layout *l)
 {
 	struct some s = some_threads(l);
 	cut_off(&s);
@@ -198,10 +185,10 @@ START_TEST(another_version_is_not_tried)
 END_TEST
 
 /* Memory that nobody cut: an unfamiliar Python is not forced under a table. */
-static void whole(const struct layout *l, const char *config)
+static void whole(const struct layout *l)
 {
 	struct some s = some_threads(l);
-	struct salvage_try try = { *l, config };
+	struct salvage_try try = { *l, config_of(l) };
 	struct known_version known = { 0 };
 	struct py base = { .img = build_image(s.b) }, py;
 	size_t which;
@@ -238,7 +225,7 @@ START_TEST(only_where_memory_was_cut_and_one_table_fits)
 END_TEST
 
 /* One thing that contradicts takes away that thread, and only that. */
-static void contradictions(const struct layout *l, const char *config)
+static void contradictions(const struct layout *l)
 {
 	for (int what = 0; what < 7; what++) {
 		struct some s = some_threads(l);
@@ -314,7 +301,7 @@ START_TEST(what_contradicts_is_not_shown)
 END_TEST
 
 /* A frame, or the code of one, that is cut off: younger ones are shown, and the walk says why it ends. */
-static void older_cut(const struct layout *l, const char *config)
+static void older_cut(const struct layout *l)
 {
 	struct some s = some_threads(l);
 	build_lose(s.b, s.frame[1][1], 64);
@@ -340,7 +327,7 @@ START_TEST(older_frames_are_cut_off)
 END_TEST
 
 /* Two thread states for one thread in one interpreter: one is a leftover, and which cannot be told. */
-static void doubled(const struct layout *l, const char *config)
+static void doubled(const struct layout *l)
 {
 	struct some s = some_threads(l);
 	WRITE(s.b, s.thread[3], PyThread, thread_id, IDENT + 0x1000);
@@ -356,7 +343,7 @@ START_TEST(one_thread_in_two_states)
 END_TEST
 
 /* Types that were not cut off are read as ever. */
-static void types_left(const struct layout *l, const char *config)
+static void types_left(const struct layout *l)
 {
 	struct some s = some_threads(l);
 	build_lose(s.b, s.b->interp, l->size[S_PyInterp]);
@@ -381,12 +368,12 @@ static uint64_t draw(uint64_t *state)
 }
 
 /* Words replaced and pages lost at random: ends, and every thread that is shown was one. */
-static void damage(const struct layout *l, const char *config)
+static void damage(const struct layout *l)
 {
 	uint64_t state = 88172645463325252u;
 	unsigned opened = 0;
 	/* Other builds and machines differ in where things are and in the widths of words: a few rounds show that. */
-	const bool most = strcmp(config, "x86_64") == 0;
+	const bool most = strcmp(config_of(l), "x86_64") == 0;
 	const unsigned width = l->abi.width;
 	for (int round = 0; round < (most ? 40 : 4); round++) {
 		struct some s = some_threads(l);
@@ -439,9 +426,8 @@ static void got_name(void *arg, uint64_t ident, struct str name)
 }
 
 /* threading's names, out of the globals of one of its frames: neither sys.modules nor the types dict and int are there. */
-static void names_of(const struct layout *l, const char *config)
+static void names_of(const struct layout *l)
 {
-	(void)config;
 	for (int lost = 0; lost < 2; lost++) {
 		struct some s = some_threads(l);
 		struct build *b = s.b;
@@ -496,9 +482,5 @@ int main(void)
 	tcase_add_test(t, types_are_left);
 	tcase_add_test(t, damage_is_survived);
 	suite_add_tcase(s, t);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -13,6 +13,7 @@
 
 #include "config.h"
 #include "module/sandbox.h"
+#include "suite.h"
 
 static int open_before;
 
@@ -99,11 +100,7 @@ int main(void)
 {
 	Suite *s = suite_create("sandbox");
 	TCase *tc = tcase_create("sandbox");
-	tcase_add_loop_test(tc, confined, 0, sizeof acts / sizeof *acts);
+	tcase_add_loop_test(tc, confined, 0, COUNT(acts));
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

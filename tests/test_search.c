@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "python/search.h"
+#include "suite.h"
 
 enum { SIZE = 64 << 10 };
 
@@ -143,12 +144,8 @@ int main(void)
 	Suite *s = suite_create("search");
 	TCase *tc = tcase_create("search");
 	tcase_set_timeout(tc, 120);
-	tcase_add_loop_test(tc, same_as_a_plain_loop, 0, sizeof abis / sizeof *abis);
+	tcase_add_loop_test(tc, same_as_a_plain_loop, 0, COUNT(abis));
 	tcase_add_test(tc, files_come_first);
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

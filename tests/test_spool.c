@@ -15,6 +15,7 @@
 #include <zlib.h>
 
 #include "config.h"
+#include "suite.h"
 #if HAVE_ZSTD
 #include <zstd.h>
 #endif
@@ -24,8 +25,6 @@
 #if HAVE_LZ4
 #include <lz4frame.h>
 #endif
-
-#define COUNT(a) (sizeof(a) / sizeof *(a))
 
 /* --- compressors: each appends one frame or member to `to` --- */
 
@@ -737,9 +736,5 @@ int main(void)
 	tcase_add_loop_test(i, what_holds_no_core_is_told, 0, 6);
 	tcase_add_test(i, the_terminal_is_refused);
 	suite_add_tcase(s, i);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_SILENT);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -14,6 +14,7 @@
 #include "build_so.h"
 #include "module/mini.h"
 #include "module/module.h"
+#include "suite.h"
 
 static const struct so_symbol symbols[] = {
 	{ "_PyRuntime", SO_RUNTIME, 0x100, false, true },
@@ -634,22 +635,18 @@ int main(void)
 	tcase_add_test(tc, learnt_in_a_pause);
 	tcase_add_loop_test(tc, in_the_file, 0, N_ABIS);
 	tcase_add_loop_test(tc, renamed, 0, N_ABIS);
-	tcase_add_loop_test(tc, travelled, 0, sizeof inside / sizeof *inside);
+	tcase_add_loop_test(tc, travelled, 0, COUNT(inside));
 #if HAVE_LZMA
-	tcase_add_loop_test(tc, mini_debug_info, 0, sizeof minis / sizeof *minis);
+	tcase_add_loop_test(tc, mini_debug_info, 0, COUNT(minis));
 	tcase_add_test(tc, mini_bounds);
 #endif
 	tcase_add_loop_test(tc, dynamic_lost, 0, 2);
 	tcase_add_test(tc, order);
-	tcase_add_loop_test(tc, lying_tables, 0, sizeof lies / sizeof *lies);
+	tcase_add_loop_test(tc, lying_tables, 0, COUNT(lies));
 	tcase_add_loop_test(tc, endless_chains, 0, 2);
 	tcase_add_test(tc, names_are_text);
 	tcase_add_loop_test(tc, sizeless, 0, 2);
 	tcase_add_loop_test(tc, damaged_tables, 0, N_ABIS);
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

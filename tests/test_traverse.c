@@ -4,21 +4,12 @@
 #include <string.h>
 
 #include "build_py.h"
+#include "every_layout.h"
 #include "python/traverse.h"
+#include "suite.h"
 
 #define WILD UINT64_C(0x66600000)
 enum { MANY = 1 << 20 };
-
-static void each_layout(void (*f)(const struct layout *l))
-{
-	uint32_t version;
-	const char *config;
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		struct layout l;
-		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
-		f(&l);
-	}
-}
 
 static addr_t type_offset(const struct build *b)
 {
@@ -165,11 +156,7 @@ int main(void)
 	Suite *s = suite_create("traverse");
 	TCase *tc = tcase_create("traverse");
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, traverse, 0, sizeof cases / sizeof *cases);
+	tcase_add_loop_test(tc, traverse, 0, COUNT(cases));
 	suite_add_tcase(s, tc);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

@@ -4,20 +4,11 @@
 #include <string.h>
 
 #include "build_py.h"
+#include "every_layout.h"
 #include "inspect/uncaught.h"
+#include "suite.h"
 
 enum { STACK = 512 };
-
-static void each_layout(void (*f)(const struct layout *l))
-{
-	uint32_t version;
-	const char *config;
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		struct layout l;
-		ck_assert_int_eq(layout_builtin(version, config, &l, NULL), 0);
-		f(&l);
-	}
-}
 
 static int find(struct build *b, addr_t thread, addr_t sp, struct py_exception *ret, bool *sure)
 {
@@ -95,11 +86,7 @@ int main(void)
 	TCase *c = tcase_create("uncaught");
 	tcase_set_timeout(c, 60);
 	tcase_add_test(c, handed_to_hook);
-	tcase_add_loop_test(c, printing, 0, (int)(sizeof frames / sizeof *frames));
+	tcase_add_loop_test(c, printing, 0, COUNT(frames));
 	suite_add_tcase(s, c);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_SILENT);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

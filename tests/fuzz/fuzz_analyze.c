@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint16_t len;
 	struct blob bytes;
 	size_t n;
-	const struct layout *layouts = fuzz_layouts(&n);
+	const struct layout *layouts = every_layout(&n);
 
 	if (cursor_u32(&c, &runtime) < 0)
 		return 0;

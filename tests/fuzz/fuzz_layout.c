@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "every_layout.h"
 #include "python/layout.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -53,12 +54,10 @@ static void fuzz_text(struct str text, const char *config)
 
 static void fuzz_self(struct blob memory)
 {
-	uint32_t version;
-	const char *config;
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		struct layout l;
-		if (layout_builtin(version, config, &l, NULL) < 0)
-			abort();
+	size_t n;
+	const struct layout *all = every_layout(&n);
+	for (size_t i = 0; i < n; i++) {
+		struct layout l = all[i];
 		struct image *img = image_new(l.abi);
 		struct segment seg = { .start = BASE, .size = memory.len, .prot = 1, .read = segment_read, .ctx = &memory };
 		if (image_add_segment(img, &seg, LAY_OVER) < 0)

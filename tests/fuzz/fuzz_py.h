@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "every_layout.h"
 #include "python/object.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -20,26 +21,10 @@ static int fuzz_segment_read(void *ctx, uint64_t offset, void *buf, size_t len)
 	return 0;
 }
 
-/* Parsed once: a table takes longer to parse than an input to run. */
-static inline const struct layout *fuzz_layouts(size_t *n)
-{
-	static struct layout *l;
-	static size_t count;
-	uint32_t version;
-	const char *config;
-	for (; layout_builtin_at(count, &version, &config) == 0; count++) {
-		l = xrealloc(l, (count + 1) * sizeof *l);
-		if (layout_builtin(version, config, &l[count], NULL) < 0)
-			abort();
-	}
-	*n = count;
-	return l;
-}
-
 static inline void fuzz_each_layout(struct blob memory, void (*look)(const struct py *py, struct arena *a, void *arg), void *arg)
 {
 	size_t n;
-	const struct layout *l = fuzz_layouts(&n);
+	const struct layout *l = every_layout(&n);
 	for (size_t i = 0; i < n; i++) {
 		struct py py = { .layout = l[i], .img = image_new(l[i].abi) };
 		struct segment seg = { .start = FUZZ_BASE, .size = memory.len, .prot = 3, .read = fuzz_segment_read, .ctx = &memory };

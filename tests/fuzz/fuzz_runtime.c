@@ -70,10 +70,9 @@ static void walk_all(const struct py *py, struct arena *a)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct cursor c = cursor_of(data, size, false);
-	uint32_t hint, offset, version;
+	uint32_t hint, offset;
 	uint16_t len;
 	struct blob bytes;
-	const char *config;
 
 	if (cursor_u32(&c, &hint) < 0)
 		return 0;
@@ -82,11 +81,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (offset < MEMORY && len <= MEMORY - offset)
 			memcpy(p + offset, bytes.p, len);
 	struct blob memory = { p, MEMORY };
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		struct py unproven = { .runtime = FUZZ_BASE + (addr_t)hint }, *py;
+	size_t n;
+	const struct layout *l = every_layout(&n);
+	for (size_t i = 0; i < n; i++) {
+		struct py unproven = { .layout = l[i], .runtime = FUZZ_BASE + (addr_t)hint }, *py;
 		struct err err = { 0 };
-		if (layout_builtin(version, config, &unproven.layout, NULL) < 0)
-			abort();
 		struct image *img = unproven.img = image_new(unproven.layout.abi);
 		struct segment seg = { .start = FUZZ_BASE, .size = MEMORY, .prot = 3, .read = fuzz_segment_read, .ctx = &memory };
 		if (image_add_segment(img, &seg, LAY_OVER) < 0)
@@ -106,7 +105,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		py_index_threads(&unproven, a);
 		(void)!READ(&unproven, unproven.runtime, PyRuntime, interp_head, &unproven.interp_head);
 		walk_all(&unproven, a);
-		struct salvage_try try = { unproven.layout, config };
+		struct salvage_try try = { unproven.layout, config_of(&l[i]) };
 		struct known_version known = { 0 };
 		struct py left;
 		size_t which;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "build_py.h"
+#include "every_layout.h"
 
 static void write_seed(struct build *b, const char *folder, const char *kind, addr_t at)
 {
@@ -24,17 +25,14 @@ static void write_seed(struct build *b, const char *folder, const char *kind, ad
 int main(int argc, char **argv)
 {
 	static const char *const names[] = { "_target", "_name" };
-	uint32_t version;
-	const char *config;
 	if (argc != 2) {
 		fprintf(stderr, "usage: seed_dict FOLDER\n");
 		return 64;
 	}
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		struct layout l;
-		if (layout_builtin(version, config, &l, NULL) < 0)
-			return 1;
-		struct build *b = build_bare(&l);
+	size_t n;
+	const struct layout *l = every_layout(&n);
+	for (size_t i = 0; i < n; i++) {
+		struct build *b = build_bare(&l[i]);
 		addr_t values[] = { b->types.none, build_str(b, "worker") }, dict = build_dict(b, BUILD_DICT);
 		addr_t general = build_dict(b, BUILD_GENERAL), split = build_dict(b, BUILD_SPLIT), tuple = build_tuple(b, values, 2);
 		build_dict_str(b, dict, "name", tuple);

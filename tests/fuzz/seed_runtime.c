@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "build_py.h"
+#include "every_layout.h"
 
 enum { LINE = 16, RUN_MAX = 60000 };
 #define IDENT 0x7f0000000700u
@@ -56,20 +57,18 @@ static void write_seed(struct build *b, const char *folder, const char *kind)
 
 int main(int argc, char **argv)
 {
-	uint32_t version, before = 0;
-	const char *config;
+	uint32_t before = 0;
 	if (argc != 2) {
 		fprintf(stderr, "usage: seed_runtime FOLDER\n");
 		return 64;
 	}
-	for (size_t i = 0; layout_builtin_at(i, &version, &config) == 0; i++) {
-		struct layout l;
-		if (version >> 16 == before >> 16)
+	size_t n;
+	const struct layout *l = every_layout(&n);
+	for (size_t i = 0; i < n; i++) {
+		if (l[i].version >> 16 == before >> 16)
 			continue;
-		before = version;
-		if (layout_builtin(version, config, &l, NULL) < 0)
-			return 1;
-		struct build *b = build_new(&l);
+		before = l[i].version;
+		struct build *b = build_new(&l[i]);
 		addr_t threads[2], first = 0, value = build_int(b, 7);
 		addr_t code = build_code(b, &(struct build_code){ .name = "work", .file = "b.py", .firstlineno = 7, .nlocals = 1, .stacksize = 4 });
 		for (int k = 0; k < 2; k++) {
@@ -90,7 +89,7 @@ int main(int argc, char **argv)
 		static const char text[][32] = { "xdebugpyxdebugpy", "xdebugpy\xf0\0\x0d\3", "3.99.1 (main) [GCC 12.2.0]", "2.8.0 (\xff\xfe) [Clang 1]" };
 		for (size_t k = 0; k < sizeof text / sizeof *text; k++)
 			build_put(b, build_alloc(b, 64), text[k], sizeof text[k]);
-		if (layout_has(&l, F_PyDebugOffsets_cookie)) {
+		if (layout_has(&l[i], F_PyDebugOffsets_cookie)) {
 			build_uint(b, build_field_at(b, b->runtime, F_PyDebugOffsets_thread_interp), 8, UINT64_MAX);
 			build_uint(b, build_field_at(b, b->runtime, F_PyDebugOffsets_frame_previous), 8, 0x7ffffff8);
 		}
