@@ -423,3 +423,11 @@ struct image *build_elf_open(struct build_elf *b)
 		die("does not open:", err.msg);
 	return img;
 }
+
+const struct thread *build_elf_first(struct image *img)
+{
+	const struct thread *t;
+	if (image_threads(img, &t) < 1)
+		abort();
+	return t;
+}

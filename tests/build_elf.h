@@ -63,5 +63,6 @@ struct blob build_elf_finish(struct build_elf *b);
 size_t build_elf_phoff(const struct build_elf *b);
 size_t build_elf_data(const struct build_elf *b);
 struct image *build_elf_open(struct build_elf *b);
+const struct thread *build_elf_first(struct image *img); /* its first thread; aborts if there is none */
 
 #endif
