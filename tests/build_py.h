@@ -143,4 +143,10 @@ struct build_frame {
 addr_t build_frame(struct build *b, addr_t thread, const struct build_frame *f); /* 0 where nothing was pushed */
 addr_t build_frame_back(struct build *b, addr_t frame);                          /* the address of its link outwards */
 
+/* Whole processes: build_new with a frame of build_work's code, a function of /a/b.py, in each of threads 100 and 101. */
+addr_t build_work(struct build *b);
+struct build *build_two_threads(const struct layout *l, addr_t threads[2]);
+/* py_open, which has to find it. */
+struct py *build_open(struct build *b, struct image *img, const struct py_options *opt);
+
 #endif

@@ -459,3 +459,27 @@ struct py *build_py(struct build *b)
 	py_index_idents(&b->py, b->arena);
 	return &b->py;
 }
+
+addr_t build_work(struct build *b)
+{
+	return build_code(b, &(struct build_code){ .name = "work", .file = "/a/b.py", .firstlineno = 10, .units = 8, .nlocals = 1, .stacksize = 4 });
+}
+
+struct build *build_two_threads(const struct layout *l, addr_t threads[2])
+{
+	struct build *b = build_new(l);
+	addr_t code = build_work(b);
+	for (int i = 0; i < 2; i++) {
+		threads[i] = build_thread(b, b->interp, BUILD_IDENT(b) + 0x1000 * (uint64_t)i, 100 + i);
+		build_frame(b, threads[i], &(struct build_frame){ .code = code, .lasti = 4 });
+	}
+	return b;
+}
+
+struct py *build_open(struct build *b, struct image *img, const struct py_options *opt)
+{
+	struct py *py = NULL;
+	struct err err = { 0 };
+	MUST(py_open(img, NULL, opt, b->arena, &py, &err) == 0, "%s: %s", b->layout.name, err.msg);
+	return py;
+}
