@@ -12,12 +12,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "snap/copy.h"
 #include "snap/haste.h"
+#include "snap/memory.h"
 #include "snap/refusal.h"
 
 enum {
@@ -102,76 +102,6 @@ static struct region region_of(const struct proc_map *m, bool flagged)
 }
 
 /* -- memory for the copy -- */
-
-static uint64_t meminfo(const char *key)
-{
-	CLEANUP(cleanup_sb) struct sb b = { 0 };
-	uint64_t kib, ret;
-	if (proc_read(AT_FDCWD, "/proc/meminfo", 65536, &b) || proc_status_uint(sb_view(&b), key, 10, &kib) || !mul_fits(kib, 1024, &ret))
-		return UINT64_MAX;
-	return ret;
-}
-
-static uint64_t number_in(const char *path)
-{
-	CLEANUP(cleanup_sb) struct sb b = { 0 };
-	if (proc_read(AT_FDCWD, path, 64, &b))
-		return UINT64_MAX;
-	sb_char(&b, '\0');
-	return b.s[0] >= '0' && b.s[0] <= '9' ? strtoull(b.s, NULL, 10) : UINT64_MAX;
-}
-
-static uint64_t stat_number(struct sb *stat, const char *key)
-{
-	const char *at = stat->len ? strstr(stat->s, key) : NULL;
-	return at ? strtoull(at + strlen(key), NULL, 10) : 0;
-}
-
-/* What a control group (v2) leaves.  Pages of files that it is charged for make room when they are in the way. */
-static uint64_t group_free(const char *group)
-{
-	CLEANUP(cleanup_free) char *max = xasprintf("/sys/fs/cgroup%s/memory.max", group);
-	CLEANUP(cleanup_free) char *now = xasprintf("/sys/fs/cgroup%s/memory.current", group);
-	CLEANUP(cleanup_free) char *what = xasprintf("/sys/fs/cgroup%s/memory.stat", group);
-	CLEANUP(cleanup_sb) struct sb stat = { 0 };
-	uint64_t limit = number_in(max), used = number_in(now);
-	if (limit == UINT64_MAX || used == UINT64_MAX)
-		return UINT64_MAX;
-	if (proc_read(AT_FDCWD, what, 65536, &stat))
-		stat.len = 0;
-	sb_char(&stat, '\0');
-	uint64_t files = stat_number(&stat, "\ninactive_file ") + stat_number(&stat, "\nactive_file ");
-	used = used > files ? used - files : 0;
-	return limit > used ? limit - used : 0;
-}
-
-/* What may still be allocated here: free memory, this process's control groups (v2), its limit of address space. */
-static uint64_t memory_free(void)
-{
-	uint64_t ret = meminfo("MemAvailable");
-	CLEANUP(cleanup_sb) struct sb b = { 0 };
-	char *group;
-	if (proc_read(AT_FDCWD, "/proc/self/cgroup", 65536, &b) == 0 && (sb_char(&b, '\0'), group = strstr(b.s, "0::/"))) {
-		group += 3;
-		group[strcspn(group, "\n")] = '\0';
-		for (char *end = group + strlen(group); end; end = strrchr(group, '/')) {
-			*end = '\0';
-			uint64_t left = group_free(group);
-			ret = left < ret ? left : ret;
-		}
-	}
-	struct rlimit as;
-	b.len = 0;
-	uint64_t pages;
-	if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur != RLIM_INFINITY && proc_read(AT_FDCWD, "/proc/self/statm", 256, &b) == 0) {
-		sb_char(&b, '\0');
-		pages = strtoull(b.s, NULL, 10);
-		uint64_t left = as.rlim_cur > pages * PAGE ? as.rlim_cur - pages * PAGE : 0;
-		if (left < ret)
-			ret = left;
-	}
-	return ret;
-}
 
 static int too_little(const struct capture *c, uint64_t need, uint64_t have, struct err *err)
 {

@@ -537,22 +537,26 @@ def ends_meanwhile(folder):
 
 
 def little_memory(folder):
-    """What a control group (version 2) leaves, as its files say: those of another folder, shown to pysnap alone."""
+    """What a control group leaves, as its files say: those of another folder, shown to pysnap alone."""
     top, groups = os.path.join(folder, "group"), ("", "a", "a/b")
 
-    def snap(name, code, text, *files):
+    def snap(name, code, text, *files, first=False):
+        """first: in version 1, whose memory controller has a folder and names of its own."""
         shutil.rmtree(top, ignore_errors=True)
+        names = {"max": "limit_in_bytes", "current": "usage_in_bytes"} if first else {}
         for group, content in zip(groups, files):
-            os.makedirs(os.path.join(top, group), exist_ok=True)
+            place = os.path.join(top, "memory" if first else "", group)
+            os.makedirs(place, exist_ok=True)
             for key, value in content.items():
-                with open(os.path.join(top, group, "memory." + key), "w") as f:
+                with open(os.path.join(place, "memory." + names.get(key, key)), "w") as f:
                     f.write(value + "\n")
         with open(os.path.join(top, "self"), "w") as f:
-            f.write("1:name=systemd:/\n0::/a/b\n")
+            f.write("3:memory_not,cpu:/\n4:cpuset,memory:/a/b\n0::/\n" if first else "1:name=systemd:/\n0::/a/b\n")
         with Process(SLEEPER) as p:
             done = run(["unshare", "-m", "sh", "-c", 'mount --bind "$1" /sys/fs/cgroup && mount --bind "$1/self" /proc/$$/cgroup && shift && exec "$@"', "sh", top,
                         PYSNAP, str(p.pid), "-o", "/dev/null"])
             said = done.stderr.decode()
+            name += ", version 1" if first else ""
             tap.ok(done.returncode == code and re.match(text, said), name, said)
             runs(p.pid, name)
     if os.geteuid() or not shutil.which("unshare") or not os.path.isdir("/sys/fs/cgroup") or run(
@@ -568,6 +572,15 @@ def little_memory(folder):
     snap("a control group around it that is full", 1, refused, plenty, used, plenty)
     snap("a control group that is full of files, which can be dropped", 0, "/dev/null: ", plenty, plenty, files)
     snap("a control group that tells nothing of files", 1, "pysnap: copying .* 977 KiB are free", plenty, plenty, {"max": "1000000000", "current": "999000000"})
+    # Without a limit it is the largest number of pages; what is not "total_" is of the group alone.
+    plenty = {"max": "9223372036854771712", "current": "90000000000", "stat": "cache 0\nrss 90000000000"}
+    used = dict(used, stat="cache 990000000\ninactive_file 900000000\nactive_file 90000000\ntotal_cache 9000000\ntotal_inactive_file 4000000\ntotal_active_file 3000000")
+    files = dict(files, stat="cache 900000000\ninactive_file 1\nactive_file 1\ntotal_cache 900000000\ntotal_inactive_file 700000000\ntotal_active_file 100000000")
+    snap("a control group without a limit", 0, "/dev/null: ", plenty, plenty, plenty, first=True)
+    snap("a control group that is full", 1, refused, plenty, plenty, used, first=True)
+    snap("a control group around it that is full", 1, refused, plenty, used, plenty, first=True)
+    snap("a container's control group, mounted as the first there is", 1, refused, used, first=True)
+    snap("a control group that is full of files, which can be dropped", 0, "/dev/null: ", plenty, plenty, files, first=True)
     shutil.rmtree(top, ignore_errors=True)
 
 
