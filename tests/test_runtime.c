@@ -387,17 +387,27 @@ static void names(const struct layout *l)
 	uint64_t lost = 7;
 
 	/* threading was never imported. */
-	ck_assert_int_eq(py_thread_names(py, &in, b->arena, &lost, got_name, &got), ERR_ABSENT);
+	ck_assert_int_eq(py_thread_names(py, &in, &(uint64_t){ PY_NAMES_LOOKED }, b->arena, &lost, got_name, &got), ERR_ABSENT);
 	ck_assert_int_eq(got.n, 0);
 	build_thread_name(b, b->interp, IDENT, "MainThread");
 	build_thread_name(b, b->interp, IDENT + 0x1000, "na\xc3\xafve-\xe7\xb7\x9a\xe7\xa8\x8b \xf0\x9f\x90\x8d");
 	py = build_py(b);
-	int rc = py_thread_names(py, &in, b->arena, &lost, got_name, &got);
+	int rc = py_thread_names(py, &in, &(uint64_t){ PY_NAMES_LOOKED }, b->arena, &lost, got_name, &got);
 	ck_assert_uint_eq(lost, 0);
 	ck_assert_msg(rc == 2 && got.n == 2, "%s: %d", l->name, rc);
 	ck_assert(got.ident[0] == IDENT && got.ident[1] == IDENT + 0x1000);
 	ck_assert_str_eq(got.name[0], "MainThread");
 	ck_assert_str_eq(got.name[1], "na\xc3\xafve-\xe7\xb7\x9a\xe7\xa8\x8b \xf0\x9f\x90\x8d");
+	/* What is looked at for that is counted off, and no more of it: here the entry of threading, _active's two, and a name of each. */
+	uint64_t left = PY_NAMES_LOOKED;
+	ck_assert_int_eq(py_thread_names(py, &in, &left, b->arena, &lost, got_name, &(struct names){ 0 }), 2);
+	const uint64_t looked = PY_NAMES_LOOKED - left;
+	MUST(looked >= 5, "%s: %llu looked at", l->name, (unsigned long long)looked);
+	left = looked - 1;
+	rc = py_thread_names(py, &in, &left, b->arena, &lost, got_name, &(struct names){ 0 });
+	MUST(rc == 1 && lost == 1 && left == 0, "%s: %d, %llu lost, %llu left", l->name, rc, (unsigned long long)lost, (unsigned long long)left);
+	left = 0;
+	MUST(py_thread_names(py, &in, &left, b->arena, &lost, got_name, &(struct names){ 0 }) == ERR_LIMIT && left == 0, "%s", l->name);
 	struct str argv, executable;
 	py_argv(py, &in, b->arena, &argv, &executable);
 	ck_assert_msg(str_is(argv, "prog.py -x"), STR_FMT, STR_ARG(argv));
@@ -415,17 +425,17 @@ static void names(const struct layout *l)
 	build_dict_set(b, b->threading_active, build_int(b, 7), b->types.none);
 	build_dict_set(b, b->threading_active, build_str(b, "key"), b->types.none);
 	got = (struct names){ 0 };
-	rc = py_thread_names(build_py(b), &in, b->arena, &lost, got_name, &got);
+	rc = py_thread_names(build_py(b), &in, &(uint64_t){ PY_NAMES_LOOKED }, b->arena, &lost, got_name, &got);
 	ck_assert_msg(rc == 2 && got.n == 2 && lost == 2, "%s: %d, %llu lost", l->name, rc, (unsigned long long)lost);
 	uint64_t used = build_field_get(b, b->threading_active, F_PyDict_ma_used);
 	build_field(b, b->threading_active, F_PyDict_ma_used, used + 1);
 	if (layout_has(l, F_PyDict_ma_table)) { /* 2.7's table has room for more */
-		rc = py_thread_names(build_py(b), &in, b->arena, &lost, got_name, &got);
+		rc = py_thread_names(build_py(b), &in, &(uint64_t){ PY_NAMES_LOOKED }, b->arena, &lost, got_name, &got);
 		ck_assert_msg(rc == 2 && lost == 3, "%s: %d, %llu lost", l->name, rc, (unsigned long long)lost);
 	} else {
 		addr_t keys = build_field_get(b, b->threading_active, F_PyDict_ma_keys);
 		build_field(b, keys, F_PyDictKeys_dk_nentries, build_field_get(b, keys, F_PyDictKeys_dk_nentries) + 1);
-		rc = py_thread_names(build_py(b), &in, b->arena, &lost, got_name, &got);
+		rc = py_thread_names(build_py(b), &in, &(uint64_t){ PY_NAMES_LOOKED }, b->arena, &lost, got_name, &got);
 		ck_assert_msg(rc == 2 && lost == 3, "%s: %d, %llu lost", l->name, rc, (unsigned long long)lost);
 	}
 	build_free(b);
@@ -509,7 +519,7 @@ static unsigned long walk_everything(struct py *py, struct arena *a)
 	while (py_next_interp(&interps, &in) == 1) {
 		got.n = 0;
 		uint64_t lost;
-		(void)!py_thread_names(py, &in, a, &lost, got_name, &got);
+		(void)!py_thread_names(py, &in, &(uint64_t){ PY_NAMES_LOOKED }, a, &lost, got_name, &got);
 		py_argv(py, &in, a, &argv, &executable);
 		threads = py_threads(py, &in);
 		while (py_next_thread(&threads, &t) == 1) {

@@ -103,6 +103,51 @@ static void dicts(const struct layout *l)
 	}
 }
 
+/* Entries that are passed over, since they have no value, count too: one table of nothing else may be that of many dictionaries. */
+static void holes(const struct layout *l)
+{
+	enum { HOLES = 40 };
+	struct build *b = build_new(l);
+	struct traversed t;
+	addr_t dict = build_dict(b, BUILD_DICT);
+	char name[16];
+	for (int i = 0; i < HOLES; i++) {
+		snprintf(name, sizeof name, "hole%d", i);
+		build_dict_str(b, dict, name, 0);
+	}
+	build_dict_str(b, dict, "last", WILD);
+	build_settle(b);
+	struct py *py = build_py(b);
+	uint64_t left = MANY;
+	MUST(traverse_trip(py, dict, WILD, false, &left, b->arena, &t) == 1, "%s", l->name);
+	MUST(MANY - left > HOLES, "%s: %d counted", l->name, (int)(MANY - left));
+	left = HOLES;
+	MUST(traverse_trip(py, dict, WILD, false, &left, b->arena, &t) == 0 && left == 0, "%s: %d left", l->name, (int)left);
+	build_free(b);
+}
+
+/* Words that lead to nothing are looked up among the members of their type, and its bases. */
+static void members(const struct layout *l)
+{
+	enum { MEMBERS = 50 };
+	struct build *b = build_new(l);
+	const unsigned width = l->abi.width;
+	struct traversed t;
+	const addr_t type = build_type(b, "Node", O_OTHER, true), word = l->size[S_PyObject] + width;
+	WRITE(b, type, PyType, tp_basicsize, l->size[S_PyObject] + 4 * width);
+	addr_t node = build_object(b, type, l->size[S_PyObject] + 4 * width), all = build_alloc(b, 5 * width * (MEMBERS + 1));
+	for (unsigned i = 0; i < MEMBERS; i++)
+		build_ptr(b, all + 5 * width * i, build_cstr(b, "other"));
+	WRITE(b, type, PyType, tp_members, all);
+	build_ptr(b, node + word, WILD);
+	struct py *py = build_py(b);
+	uint64_t left = MANY;
+	MUST(traverse_trip(py, node, WILD, false, &left, b->arena, &t) == 0 && MANY - left > MEMBERS, "%s: %d counted", l->name, (int)(MANY - left));
+	left = MEMBERS / 2;
+	MUST(traverse_trip(py, node, WILD, false, &left, b->arena, &t) == 0 && left == 0, "%s: %d left", l->name, (int)left);
+	build_free(b);
+}
+
 static void others(const struct layout *l)
 {
 	struct build *b = build_new(l);
@@ -143,7 +188,7 @@ static void others(const struct layout *l)
 	build_free(b);
 }
 
-static void (*const cases[])(const struct layout *l) = { lists, dicts, others };
+static void (*const cases[])(const struct layout *l) = { lists, dicts, holes, members, others };
 
 START_TEST(traverse)
 {

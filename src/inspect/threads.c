@@ -603,9 +603,10 @@ static void python_threads(struct collect *c)
 	if (rc < 0)
 		report_problem(c->r, P_INTERPS_BROKEN, rc == ERR_CORRUPT ? "loops or cannot be right" : err_word(rc), (unsigned long long)list.n,
 			       whole_or(c->t, NOT_THERE));
+	uint64_t names_left = PY_NAMES_LOOKED;
 	for (size_t i = list.n; i-- > 0;) { /* newest first -> the main interpreter first */
 		uint64_t lost = 0;
-		int n = py_thread_names(py, &list.p[i], c->r->arena, &lost, add_name, c);
+		int n = py_thread_names(py, &list.p[i], &names_left, c->r->arena, &lost, add_name, c);
 		c->names_unread = lost > UINT64_MAX - c->names_unread ? UINT64_MAX : c->names_unread + lost;
 		if (n >= 0 || named < 0)
 			named = n >= 0 ? n : n == ERR_ABSENT ? named : n;

@@ -158,23 +158,34 @@ static bool key_is(const struct py *py, addr_t key, const char *name)
 	return o.kind == O_BYTES && TRAIT(py, str_model) == STR_MODEL_WIDE && object_bytes_is(&o, name) == 1;
 }
 
-int dict_find(struct dict_walk *w, const char *key, addr_t *ret)
+void dict_most(struct dict_walk *w, uint64_t n)
+{
+	if (w->n - w->i > n)
+		w->n = w->i + n;
+}
+
+int dict_find_within(struct dict_walk *w, const char *key, uint64_t *left, addr_t *ret)
 {
 	addr_t k, v;
 	int rc;
-	uint64_t end = w->n, most = w->i + FIND_MAX;
-	bool cut = end > most;
-	if (cut)
-		w->n = most;
-	while ((rc = dict_next(w, &k, &v)) == 1) {
-		if (key_is(w->py, k, key)) {
-			w->n = end;
-			*ret = v;
-			return 0;
-		}
-	}
+	bool found = false;
+	const uint64_t first = w->i, end = w->n;
+	dict_most(w, *left < FIND_MAX ? *left : FIND_MAX);
+	const bool cut = w->n < end;
+	while (!found && (rc = dict_next(w, &k, &v)) == 1)
+		found = key_is(w->py, k, key);
 	w->n = end;
-	return rc < 0 ? rc : cut ? ERR_LIMIT : ERR_ABSENT;
+	*left -= w->i - first;
+	if (!found)
+		return rc < 0 ? rc : cut ? ERR_LIMIT : ERR_ABSENT;
+	*ret = v;
+	return 0;
+}
+
+int dict_find(struct dict_walk *w, const char *key, addr_t *ret)
+{
+	uint64_t left = UINT64_MAX;
+	return dict_find_within(w, key, &left, ret);
 }
 
 int dict_get_all(const struct py *py, addr_t dict, const char *const *keys, size_t n, addr_t *ret)
@@ -202,9 +213,15 @@ int dict_get_all(const struct py *py, addr_t dict, const char *const *keys, size
 	return rc < 0 ? rc : left && cut ? ERR_LIMIT : (int)(n - left);
 }
 
-int dict_get(const struct py *py, addr_t dict, const char *key, addr_t *ret)
+int dict_get_within(const struct py *py, addr_t dict, const char *key, uint64_t *left, addr_t *ret)
 {
 	struct dict_walk w;
 	int rc = dict_begin(py, dict, &w);
-	return rc < 0 ? rc : dict_find(&w, key, ret);
+	return rc < 0 ? rc : dict_find_within(&w, key, left, ret);
+}
+
+int dict_get(const struct py *py, addr_t dict, const char *key, addr_t *ret)
+{
+	uint64_t left = UINT64_MAX;
+	return dict_get_within(py, dict, key, &left, ret);
 }

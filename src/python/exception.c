@@ -145,7 +145,8 @@ static int builtin_name(const struct py *py, addr_t type, struct arena *a, struc
 		rc = dict_begin(py, builtins, &w);
 	if (rc < 0)
 		return rc;
-	for (unsigned n = 0; n < BUILTINS_MAX && (rc = dict_next(&w, &key, &value)) > 0; n++) {
+	dict_most(&w, BUILTINS_MAX);
+	while ((rc = dict_next(&w, &key, &value)) > 0) {
 		struct object o;
 		if (value != type || object_at(py, key, &o) < 0)
 			continue;

@@ -39,7 +39,9 @@ static int name_behind_target(const struct object *thread, addr_t *ret)
 	bool target = false;
 	int rc = object_attrs(thread, &w);
 
-	while (rc >= 0 && w.i < ATTRIBUTES && (rc = dict_next(&w, &key, ret)) == 1) {
+	if (rc >= 0)
+		dict_most(&w, ATTRIBUTES);
+	while (rc >= 0 && (rc = dict_next(&w, &key, ret)) == 1) {
 		struct object k;
 		if (target)
 			return py_is_lost(py, key) ? 0 : ERR_ABSENT;
@@ -48,8 +50,8 @@ static int name_behind_target(const struct object *thread, addr_t *ret)
 	return rc < 0 ? rc : ERR_ABSENT;
 }
 
-/* Of a threading.Thread.  Lib/threading.py: `_name`; 2.7: `__name`, mangled. */
-static int thread_name(const struct py *py, addr_t thread, struct arena *a, struct str *ret)
+/* Of a threading.Thread.  Lib/threading.py: `_name`; 2.7: `__name`, mangled.  *left: entries that may be looked at. */
+static int thread_name(const struct py *py, addr_t thread, uint64_t *left, struct arena *a, struct str *ret)
 {
 	struct object o;
 	addr_t name;
@@ -57,22 +59,22 @@ static int thread_name(const struct py *py, addr_t thread, struct arena *a, stru
 
 	if (rc < 0)
 		return rc;
-	rc = object_attr(&o, "_name", &name);
+	rc = object_attr_within(&o, "_name", left, &name);
 	if (rc < 0)
-		rc = object_attr(&o, "_Thread__name", &name);
+		rc = object_attr_within(&o, "_Thread__name", left, &name);
 	if (rc < 0 && py->salvaged)
 		rc = name_behind_target(&o, &name);
 	return rc < 0 ? rc : object_str(py, name, a, NAME_MAX_CHARS, ret);
 }
 
-int py_thread_names(const struct py *py, const struct py_interp *in, struct arena *a, uint64_t *lost,
+int py_thread_names(const struct py *py, const struct py_interp *in, uint64_t *left, struct arena *a, uint64_t *lost,
 		    void (*got)(void *arg, uint64_t ident, struct str name), void *arg)
 {
 	addr_t dict, active;
 
-	int rc = py_module_dict(py, in->addr, "threading", &dict);
+	int rc = py_module_dict_within(py, in->addr, "threading", left, &dict);
 	if (rc == 0)
-		rc = dict_get(py, dict, "_active", &active);
+		rc = dict_get_within(py, dict, "_active", left, &active);
 	if (rc < 0)
 		return rc;
 	struct dict_walk w;
@@ -82,19 +84,22 @@ int py_thread_names(const struct py *py, const struct py_interp *in, struct aren
 	addr_t key, value;
 	uint64_t used;
 	int n = 0;
+	const uint64_t all = w.n;
+	dict_most(&w, *left);
+	*left -= w.n;
 	*lost = 0;
 	while (n < PY_MAX_THREADS && (rc = dict_next(&w, &key, &value)) == 1) {
 		struct object k;
 		int64_t ident;
 		struct str text;
-		if (object_at(py, key, &k) < 0 || object_int(&k, &ident) < 0 || thread_name(py, value, a, &text) < 0) {
+		if (object_at(py, key, &k) < 0 || object_int(&k, &ident) < 0 || thread_name(py, value, left, a, &text) < 0) {
 			++*lost;
 			continue;
 		}
 		got(arg, py_ident(py, ident), text);
 		n++;
 	}
-	if (rc < 0)
+	if (rc < 0 || w.n < all)
 		*lost = UINT64_MAX;
 	else if (READ(py, active, PyDict, ma_used, &used) == 0 && used <= w.n && used > (uint64_t)n + *lost)
 		*lost = used - (uint64_t)n; /* entries that lost their key or value */
@@ -144,9 +149,9 @@ static size_t salvaged_idents(const struct py *py, uint64_t *ret)
 	return n;
 }
 
-/* Names of a dictionary of ident to Thread, as threading._active, for those that are there; how many. */
-static int names_in(struct py *py, addr_t dict, const uint64_t *idents, size_t n_idents, struct arena *a, void (*got)(void *arg, uint64_t ident, struct str name),
-		    void *arg)
+/* Names of a dictionary of ident to Thread, as threading._active, for those that are there; how many.  *left: entries that may be looked at. */
+static int names_in(struct py *py, addr_t dict, const uint64_t *idents, size_t n_idents, uint64_t *left, struct arena *a,
+		    void (*got)(void *arg, uint64_t ident, struct str name), void *arg)
 {
 	struct dict_walk w;
 	addr_t key, value;
@@ -154,6 +159,8 @@ static int names_in(struct py *py, addr_t dict, const uint64_t *idents, size_t n
 
 	if (dict_begin(py, dict, &w) < 0)
 		return 0;
+	dict_most(&w, *left);
+	*left -= w.n;
 	while (n < NAMES_LEFT && misses < MISSES && dict_next(&w, &key, &value) == 1) {
 		struct object k;
 		struct str text;
@@ -169,7 +176,7 @@ static int names_in(struct py *py, addr_t dict, const uint64_t *idents, size_t n
 		else if ((rc = object_at(&with, key, &k)) == 0 && (rc = object_int(&k, &v)) == 0)
 			ident = (uint64_t)v;
 		ident = py_ident(py, (int64_t)ident);
-		if (rc < 0 || !bsearch(&ident, idents, n_idents, sizeof ident, ident_order) || thread_name(py, value, a, &text) < 0) {
+		if (rc < 0 || !bsearch(&ident, idents, n_idents, sizeof ident, ident_order) || thread_name(py, value, left, a, &text) < 0) {
 			misses++;
 			continue;
 		}
@@ -196,10 +203,12 @@ int py_names_left(const struct py *of, struct arena *a, void (*got)(void *arg, u
 		rc = dict_begin(&py, globals, &w);
 	if (rc < 0)
 		return rc;
+	uint64_t left = PY_NAMES_LOOKED;
+	dict_most(&w, GLOBALS_MAX);
 	/* Not by its name: from 3.12 on the text "_active" lies in the interpreter's own data (pycore_global_strings.h). */
-	while (!n && w.i < GLOBALS_MAX && dict_next(&w, &key, &value) == 1)
+	while (!n && dict_next(&w, &key, &value) == 1)
 		if (READ(&py, value, PyObject, ob_type, &type) == 0 && type == py.types.dict)
-			n = names_in(&py, value, idents, n_idents, a, got, arg);
+			n = names_in(&py, value, idents, n_idents, &left, a, got, arg);
 	return n ? n : ERR_ABSENT;
 }
 

@@ -540,11 +540,17 @@ int object_attrs(const struct object *o, struct dict_walk *ret)
 	return dict ? dict_begin(o->py, dict, ret) : ERR_ABSENT;
 }
 
-int object_attr(const struct object *o, const char *name, addr_t *ret)
+int object_attr_within(const struct object *o, const char *name, uint64_t *left, addr_t *ret)
 {
 	struct dict_walk w;
 	int rc = object_attrs(o, &w);
-	return rc < 0 ? rc : dict_find(&w, name, ret);
+	return rc < 0 ? rc : dict_find_within(&w, name, left, ret);
+}
+
+int object_attr(const struct object *o, const char *name, addr_t *ret)
+{
+	uint64_t left = UINT64_MAX;
+	return object_attr_within(o, name, &left, ret);
 }
 
 int type_name(const struct py *py, addr_t type, struct arena *a, struct str *ret)

@@ -44,6 +44,11 @@ int dict_get(const struct py *py, addr_t dict, const char *key, addr_t *ret) MUS
  */
 int dict_get_all(const struct py *py, addr_t dict, const char *const *keys, size_t n, addr_t *ret) MUST_CHECK;
 int dict_find(struct dict_walk *w, const char *key, addr_t *ret) MUST_CHECK;             /* the same from where a walk stands */
+/* The same; of many dictionaries together no more than *left entries are looked at, which are counted off.  ERR_LIMIT. */
+int dict_find_within(struct dict_walk *w, const char *key, uint64_t *left, addr_t *ret) MUST_CHECK;
+int dict_get_within(const struct py *py, addr_t dict, const char *key, uint64_t *left, addr_t *ret) MUST_CHECK;
+/* The walk ends n entries further on at the latest; those count too that dict_next passes over. */
+void dict_most(struct dict_walk *w, uint64_t n);
 
 /* Where 3.11 and later keep the attributes of an instance of an ordinary class; 0: not there.  ERR_ABSENT: it is none. */
 struct object_managed { addr_t dict, values /* outside of a dictionary */; };
@@ -54,6 +59,7 @@ int object_managed_values(const struct object *o, addr_t values, struct dict_wal
 int object_attrs(const struct object *o, struct dict_walk *ret) MUST_CHECK;
 /* An instance attribute kept in the instance (dict, split or inline values; 2.7's old-style ones too); not from the class. ERR_ABSENT. */
 int object_attr(const struct object *o, const char *name, addr_t *ret) MUST_CHECK;
+int object_attr_within(const struct object *o, const char *name, uint64_t *left, addr_t *ret) MUST_CHECK; /* as dict_find_within */
 /* The name of a type if it can be read: ht_name of heap types, tp_name of static ones where .rodata is there. */
 int type_name(const struct py *py, addr_t type, struct arena *a, struct str *ret) MUST_CHECK;
 

@@ -45,6 +45,7 @@ int types_find(struct py *py, addr_t interp, struct proof *ret) MUST_CHECK;
 
 /* sys.modules' entry's dictionary of an interpreter; ERR_ABSENT. */
 int py_module_dict(const struct py *py, addr_t interp, const char *name, addr_t *ret) MUST_CHECK;
+int py_module_dict_within(const struct py *py, addr_t interp, const char *name, uint64_t *left, addr_t *ret) MUST_CHECK; /* as dict_find_within */
 
 /* Does the image say that it should have addr and has not? */
 bool py_is_lost(const struct py *py, addr_t addr);

@@ -469,14 +469,16 @@ static bool ident_is_here(const struct py *py, uint64_t ident)
 }
 
 /* The key of threading._active whose thread is of the class that threading's dictionary has by this name. */
-static int of_class(const struct py *py, addr_t threading, const char *name, int64_t *ret)
+static int of_class(const struct py *py, addr_t threading, const char *name, uint64_t *left, int64_t *ret)
 {
 	addr_t class, active, key, value;
 	struct dict_walk w;
 	struct object o;
 
-	if (dict_get(py, threading, name, &class) < 0 || dict_get(py, threading, "_active", &active) < 0 || dict_begin(py, active, &w) < 0)
+	if (dict_get_within(py, threading, name, left, &class) < 0 || dict_get_within(py, threading, "_active", left, &active) < 0 || dict_begin(py, active, &w) < 0)
 		return ERR_ABSENT;
+	dict_most(&w, *left);
+	*left -= w.n;
 	for (unsigned n = 0; n < PY_MAX_THREADS && dict_next(&w, &key, &value) == 1; n++)
 		if (object_at(py, value, &o) == 0 && o.type == class && object_at(py, key, &o) == 0 && object_int(&o, ret) == 0)
 			return 0;
@@ -488,17 +490,18 @@ static int main_of_threading(const struct py *py, uint64_t *ret)
 {
 	struct walk interps = py_interps(py);
 	struct py_interp in;
+	uint64_t left = PY_NAMES_LOOKED;
 
 	while (py_next_interp(&interps, &in) == 1) {
 		addr_t dict, thread, value;
 		struct object o;
 		int64_t n;
-		if (!in.main || py_module_dict(py, in.addr, "threading", &dict) < 0)
+		if (!in.main || py_module_dict_within(py, in.addr, "threading", &left, &dict) < 0)
 			continue;
-		if (dict_get(py, dict, "_main_thread", &thread) == 0) {
-			if (object_at(py, thread, &o) < 0 || object_attr(&o, "_ident", &value) < 0 || object_at(py, value, &o) < 0 || object_int(&o, &n) < 0)
+		if (dict_get_within(py, dict, "_main_thread", &left, &thread) == 0) {
+			if (object_at(py, thread, &o) < 0 || object_attr_within(&o, "_ident", &left, &value) < 0 || object_at(py, value, &o) < 0 || object_int(&o, &n) < 0)
 				continue;
-		} else if (of_class(py, dict, "_MainThread", &n) < 0) {
+		} else if (of_class(py, dict, "_MainThread", &left, &n) < 0) {
 			continue;
 		}
 		*ret = py_ident(py, n);

@@ -159,8 +159,10 @@ int py_code_position(const struct py *py, addr_t code, int64_t lasti, struct pos
 /*
  * threading._active of sys.modules['threading']: ident -> name.  Calls got for each; returns how many or ERR_ABSENT (threading not imported).
  * *lost counts those that are there and cannot be read; UINT64_MAX where not even how many is known.
+ * *left: so many entries of dictionaries may be looked at, of all interpreters together; they are counted off.
  */
-int py_thread_names(const struct py *py, const struct py_interp *in, struct arena *a, uint64_t *lost,
+enum { PY_NAMES_LOOKED = 1 << 26 };
+int py_thread_names(const struct py *py, const struct py_interp *in, uint64_t *left, struct arena *a, uint64_t *lost,
 		    void (*got)(void *arg, uint64_t ident, struct str name), void *arg) MUST_CHECK;
 /* The same where the runtime is cut off (salvaged): out of the globals of a frame of threading, for thread states that were found. */
 int py_names_left(const struct py *py, struct arena *a, void (*got)(void *arg, uint64_t ident, struct str name), void *arg) MUST_CHECK;

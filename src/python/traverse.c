@@ -27,6 +27,8 @@ struct trip {
 	uint64_t *left;
 	struct arena *a;
 	struct traversed *ret;
+	const struct py_struct_info *in; /* what the object's type is laid out as, once asked for; NULL: no struct of CPython's that is known */
+	bool in_known;
 };
 
 static bool readable(const struct py *py, addr_t at)
@@ -43,7 +45,8 @@ static bool within(const struct trip *s, addr_t from, uint64_t n)
 
 static int found(const struct trip *s, enum traversed_how how, struct str field, addr_t value, addr_t from, uint64_t bytes)
 {
-	*s->ret = (struct traversed){ how, field, value, from, from + bytes };
+	addr_t to;
+	*s->ret = (struct traversed){ how, field, value, from, add_fits(from, bytes, &to) ? to : UINT64_MAX };
 	return 1;
 }
 
@@ -120,17 +123,19 @@ static int entries(const struct trip *s, struct dict_walk *w, bool attributes)
 	struct str text;
 	const uint64_t bytes = s->py->layout.size[w->shape ? S_PyDictUnicodeEntry : S_PyDictKeyEntry] * w->n;
 	const uint64_t from = attributes ? w->values : w->entries, size = attributes ? w->n * s->py->layout.abi.width : bytes;
-	while (*s->left && dict_next(w, &key, &value) == 1) {
-		--*s->left;
+	const uint64_t first = w->i;
+	int rc = 0;
+	dict_most(w, *s->left);
+	while (!rc && dict_next(w, &key, &value) == 1) {
 		if (is_ref(s, value)) {
-			if (attributes && object_at(s->py, key, &name) == 0 && name.kind == O_STR && object_text(&name, s->a, BRIEF, &text, NULL) == 0)
-				return found(s, TRAVERSED_ITEM, str_printf(s->a, "attribute " STR_FMT, STR_ARG(text)), value, from, size);
-			return found(s, TRAVERSED_ITEM, with_brief(s, "value of ", key), value, from, size);
+			const bool named = attributes && object_at(s->py, key, &name) == 0 && name.kind == O_STR && object_text(&name, s->a, BRIEF, &text, NULL) == 0;
+			rc = found(s, TRAVERSED_ITEM, named ? str_printf(s->a, "attribute " STR_FMT, STR_ARG(text)) : with_brief(s, "value of ", key), value, from, size);
+		} else if (!attributes && is_ref(s, key)) {
+			rc = found(s, TRAVERSED_ITEM, str_printf(s->a, "key of entry %" PRIu64, w->i - 1), key, from, size);
 		}
-		if (!attributes && is_ref(s, key))
-			return found(s, TRAVERSED_ITEM, str_printf(s->a, "key of entry %" PRIu64, w->i - 1), key, from, size);
 	}
-	return 0;
+	*s->left -= w->i - first;
+	return rc;
 }
 
 static int dictionary(const struct trip *s)
@@ -186,11 +191,13 @@ static bool member_name(const struct trip *s, addr_t type, uint64_t offset, stru
 	const unsigned width = s->py->layout.abi.width;
 	char text[NAME_MAX_BYTES + 1];
 	addr_t members, name;
-	for (unsigned depth = 0; depth < BASES && type; depth++) {
+	for (unsigned depth = 0; depth < BASES && type && *s->left; depth++) {
+		--*s->left;
 		if (READ(s->py, type, PyType, tp_members, &members) < 0)
 			return false;
-		for (unsigned i = 0; members && i < MEMBERS; i++, members += 5 * width) {
+		for (unsigned i = 0; members && i < MEMBERS && *s->left; i++, members += 5 * width) {
 			uint64_t at;
+			--*s->left;
 			if (image_read_ptr(s->py->img, members, &name) < 0 || !name || image_read_ptr(s->py->img, members + 2 * width, &at) < 0)
 				break;
 			const int n = at == offset ? image_read_cstr(s->py->img, name, text, NAME_MAX_BYTES) : -1;
@@ -205,15 +212,27 @@ static bool member_name(const struct trip *s, addr_t type, uint64_t offset, stru
 	return false;
 }
 
-/* s NULL: what it means is not known. */
-static struct str word_name(const struct trip *s, uint64_t offset)
+static const struct py_struct_info *struct_of(const struct trip *s)
 {
+	CLEANUP(cleanup_arena) struct arena *a = arena_new();
 	struct str name;
-	const struct py_struct_info *in = s->o.kind == O_EXCEPTION ? &py_struct_info[S_PyException] : NULL;
-	if (!in && type_name(s->py, s->o.type, s->a, &name) == 0)
+	if (s->o.kind == O_EXCEPTION)
+		return &py_struct_info[S_PyException];
+	if (type_name(s->py, s->o.type, a, &name) == 0)
 		for (size_t i = 0; i < sizeof own / sizeof *own; i++)
 			if (str_is(name, own[i].type))
-				in = &py_struct_info[own[i].is];
+				return &py_struct_info[own[i].is];
+	return NULL;
+}
+
+/* s NULL: what it means is not known. */
+static struct str word_name(struct trip *s, uint64_t offset)
+{
+	struct str name;
+	if (!s->in_known)
+		s->in = struct_of(s);
+	s->in_known = true;
+	const struct py_struct_info *in = s->in;
 	for (unsigned i = 0; in && i < in->n_fields; i++)
 		if (py_field_info[in->first + i].kind == K_PTR && layout_has(&s->py->layout, in->first + i) && (uint64_t)s->py->layout.offset[in->first + i] == offset)
 			return str_of(py_field_info[in->first + i].name);
@@ -222,7 +241,7 @@ static struct str word_name(const struct trip *s, uint64_t offset)
 	return (struct str){ 0 };
 }
 
-static int word_found(const struct trip *s, enum traversed_how how, uint64_t offset, addr_t word, uint64_t size)
+static int word_found(struct trip *s, enum traversed_how how, uint64_t offset, addr_t word, uint64_t size)
 {
 	struct str name = word_name(s, offset);
 	if (!name.s && !s->near)
@@ -230,7 +249,7 @@ static int word_found(const struct trip *s, enum traversed_how how, uint64_t off
 	return found(s, how, name.s ? name : str_printf(s->a, "word at +0x%" PRIx64, offset), word, s->o.addr, size);
 }
 
-static int words(const struct trip *s)
+static int words(struct trip *s)
 {
 	const struct py *py = s->py;
 	const unsigned width = py->layout.abi.width;
@@ -238,7 +257,8 @@ static int words(const struct trip *s)
 	addr_t word;
 	if (READ(py, s->o.type, PyType, tp_basicsize, &basic) < 0)
 		return 0;
-	for (uint64_t i = py->layout.size[S_PyObject]; i + width <= basic && i < BODY_MAX && *s->left; i += width, --*s->left) {
+	for (uint64_t i = py->layout.size[S_PyObject]; i + width <= basic && i < BODY_MAX && *s->left; i += width) {
+		--*s->left;
 		if (image_read_ptr(py->img, s->o.addr + i, &word) < 0)
 			break;
 		if (word < WORD_MIN)

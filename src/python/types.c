@@ -6,7 +6,7 @@
 #include "python/object.h"
 #include "python/prove.h"
 
-int py_module_dict(const struct py *py, addr_t interp, const char *name, addr_t *ret)
+int py_module_dict_within(const struct py *py, addr_t interp, const char *name, uint64_t *left, addr_t *ret)
 {
 	addr_t modules = 0, module;
 
@@ -17,14 +17,20 @@ int py_module_dict(const struct py *py, addr_t interp, const char *name, addr_t 
 		rc = READ(py, interp, PyInterp, sysdict, &sysdict);
 		if (rc < 0)
 			return rc;
-		rc = dict_get(py, sysdict, "modules", &modules);
+		rc = dict_get_within(py, sysdict, "modules", left, &modules);
 		if (rc < 0)
 			return rc;
 	}
-	rc = dict_get(py, modules, name, &module);
+	rc = dict_get_within(py, modules, name, left, &module);
 	if (rc < 0)
 		return rc;
 	return READ(py, module, PyModule, md_dict, ret);
+}
+
+int py_module_dict(const struct py *py, addr_t interp, const char *name, addr_t *ret)
+{
+	uint64_t left = UINT64_MAX;
+	return py_module_dict_within(py, interp, name, &left, ret);
 }
 
 static int importlib_dict(const struct py *py, addr_t interp, addr_t *ret)

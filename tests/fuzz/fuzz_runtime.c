@@ -58,7 +58,7 @@ static void walk_all(const struct py *py, struct arena *a)
 		abort();
 	for (unsigned i = 0; i < 100 && py_next_interp(&interps, &in) == 1; i++) {
 		uint64_t lost;
-		if (py_thread_names(py, &in, a, &lost, got_name, NULL) > PY_MAX_THREADS)
+		if (py_thread_names(py, &in, &(uint64_t){ PY_NAMES_LOOKED }, a, &lost, got_name, NULL) > PY_MAX_THREADS)
 			abort();
 		py_argv(py, &in, a, &argv, &executable);
 		threads = py_threads(py, &in);
