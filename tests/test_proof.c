@@ -314,10 +314,34 @@ static void half_made_beside(const struct layout *l)
 	}
 }
 
+/* The newest interpreter is being made, and the frames of the other one lead nowhere: that is what is wrong, not that the former lacks sys. */
+static void half_made_beside_wrong(const struct layout *l)
+{
+	if (!layout_has(l, F_PyDebugOffsets_cookie)) /* else sys has to tell the version, and then that is a damaged process */
+		return;
+	addr_t threads[2];
+	struct build *b = build_two_threads(l, threads);
+	struct py *py = NULL;
+	struct err err = { 0 };
+	addr_t made = build_interp(b, 1);
+	build_thread(b, made, IDENT, 101);
+	build_settle(b);
+	WRITE(b, made, PyInterp, sysdict, 0);
+	WRITE(b, b->interp, PyInterp, sysdict, build_dict(b, BUILD_DICT));
+	for (int k = 0; k < 2; k++)
+		lose_code(b, threads[k], false);
+	struct image *img = build_image(b);
+	map_heap(b, img, "/usr/lib/libpython3.so.1.0");
+	int rc = py_open(img, NULL, &(struct py_options){ .hint_runtime = build_hint(b), .python_version = l->version }, b->arena, &py, &err);
+	MUST(rc == ERR_UNSUPPORTED && strstr(err.msg, "has no code object"), "%s: %d: %s; %s", l->name, rc, err.msg, err.why);
+	build_free(b);
+}
+
 START_TEST(starting_and_ending)
 {
 	each_layout(half_made);
 	each_layout(half_made_beside);
+	each_layout(half_made_beside_wrong);
 }
 END_TEST
 

@@ -370,6 +370,7 @@ static int prove(struct py *py, const struct known_version *known, bool any_mino
 	}
 	if (rc < 0)
 		return rc;
+	*ret = (struct proof){ 0 }; /* what another interpreter lacks is no fault of the layout */
 	rc = prove_frames(py, sure && !any_minor, lied, any_minor, ret);
 	if (rc == 0)
 		ret->stage = PROOF_DONE;
