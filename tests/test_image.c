@@ -377,6 +377,19 @@ START_TEST(mappings_are_sorted_and_apart)
 	ck_assert_uint_eq(f->lost[0].start, 0x1000);
 	ck_assert_uint_eq(f->lost[0].end, 0x2800);
 	ck_assert_uint_eq(f->lost[1].end, 0x6000);
+	static const struct { addr_t start; uint64_t len; bool lost; } asked[] = {
+		{ 0xfff, 1, false }, { 0xfff, 2, true }, { 0x1000, 1, true }, { 0x27ff, 1, true }, { 0x2800, 0x2800, false }, { 0x2800, 0x2801, true },
+		{ 0x5fff, 1, true }, { 0x6000, 100, false }, { 0, UINT64_MAX, true }, { UINT64_MAX, 1, false },
+	};
+	for (size_t i = 0; i < COUNT(asked); i++)
+		ck_assert_msg(image_is_lost(img, asked[i].start, asked[i].len) == asked[i].lost, "%zu", i);
+	/* What reads find goes to its place, and becomes one with what it meets: [1000, 3000) [4000, 4800) [5000, 7000) [9000, 9800). */
+	image_found_lost(img, (const struct lost[]){ { 0x2800, 0x3000 }, { 0x4000, 0x4800 }, { 0x5800, 0x7000 }, { 0x9000, 0x9800 } }, 4);
+	image_found_lost(img, NULL, 0);
+	image_found_lost(img, (const struct lost[]){ { 0, 0x800 } }, 1);
+	static const struct lost then[] = { { 0, 0x800 }, { 0x1000, 0x3000 }, { 0x4000, 0x4800 }, { 0x5000, 0x7000 }, { 0x9000, 0x9800 } };
+	ck_assert_uint_eq(f->n_lost, COUNT(then));
+	ck_assert_int_eq(memcmp(f->lost, then, sizeof then), 0);
 	ck_assert_int_eq(f->pid, -1);
 	ck_assert_int_eq(f->stopped_ns, -1);
 	image_close(img);

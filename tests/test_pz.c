@@ -4,6 +4,7 @@
  */
 #include "build_pz.h"
 #include "suite.h"
+#include "image/member.h"
 
 #include <check.h>
 #include <elf.h>
@@ -495,6 +496,49 @@ START_TEST(damage_is_known_in_any_order)
 }
 END_TEST
 
+/* Two damaged pages that a core's 65,000 segments lead to: a list of what is lost is not made as long as the file likes. */
+START_TEST(damage_that_many_segments_share)
+{
+	enum { LOADS = 65000, PAGES_AT = 64 + 56 * LOADS, PAGE = 4096, MOST = 1 << 16 };
+	struct sb f = { 0 };
+	const size_t head = (PAGES_AT + PAGE - 1) / PAGE * PAGE;
+	CLEANUP(cleanup_free) uint8_t *core = calloc(1, head + 2 * PAGE);
+	Elf64_Ehdr ehdr = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT }, .e_type = ET_CORE, .e_machine = EM_X86_64, .e_version = EV_CURRENT,
+		.e_phoff = 64, .e_ehsize = 64, .e_phentsize = 56, .e_phnum = LOADS };
+	memcpy(core, &ehdr, sizeof ehdr);
+	for (size_t i = 0; i < LOADS; i++) {
+		Elf64_Phdr ph = { .p_type = PT_LOAD, .p_flags = PF_R, .p_offset = head, .p_vaddr = 0x10000000 + i * 0x10000, .p_filesz = 2 * PAGE, .p_memsz = 2 * PAGE };
+		memcpy(core + 64 + 56 * i, &ph, sizeof ph);
+	}
+	for (size_t at = 0, n; at < head + 2 * PAGE; at += n) {
+		uint8_t out[40000];
+		n = at < head ? (head - at < 32768 ? head - at : 32768) : PAGE;
+		const size_t size = member_stored(core + at, n, out);
+		put_le(out + 4, 4, at); /* where it belongs */
+		if (at >= head)
+			out[size - 100] ^= 1;
+		sb_bytes(&f, out, size);
+	}
+	sb_bytes(&f, "\x1f\x8b\x08\4\0\0\0\0\0\xff\6\0BC\2\0\x1b\0\3\0\0\0\0\0\0\0\0\0", BGZF_END);
+	struct err err = { 0 };
+	struct image *img = open_image((struct blob){ (const uint8_t *)f.s, f.len }, &err);
+	ck_assert_msg(img != NULL, "%s", err.msg);
+	uint8_t byte;
+	uint64_t bytes = 0;
+	ck_assert_int_eq(image_read(img, 0x10000000, &byte, 1), ERR_FAULT);
+	const struct image_facts *facts = image_facts(img);
+	ck_assert_uint_eq(facts->n_lost, LOADS);
+	ck_assert_int_eq(image_read(img, 0x10000000 + PAGE, &byte, 1), ERR_FAULT);
+	for (size_t i = 0; i < facts->n_lost; i++)
+		bytes += facts->lost[i].end - facts->lost[i].start;
+	ck_assert_uint_eq(bytes, (uint64_t)MOST * PAGE);
+	ck_assert(image_is_lost(img, 0x10000000 + PAGE, 1) && !image_is_lost(img, 0x10000000 + 0x10000 * (uint64_t)(LOADS - 1) + PAGE, 1));
+	ck_assert(image_is_lost(img, 0x10000000 + 0x10000 * (uint64_t)(LOADS - 1), 1));
+	image_close(img);
+	sb_free(&f);
+}
+END_TEST
+
 /* ---- plans that cannot be written ---- */
 
 static const struct pz_load too_many[] = { { 0x1000, 0xf0000000, 0xf0000000, 1 }, { 0xf0002000, 0x0fffd000, 0x0fffd000, 1 } };
@@ -722,6 +766,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, cut_file_says_what_is_lost);
 	tcase_add_test(t, damaged_member_is_lost_alone);
 	tcase_add_test(t, damage_is_known_in_any_order);
+	tcase_add_test(t, damage_that_many_segments_share);
 	tcase_add_loop_test(t, plans_that_cannot_be, 0, COUNT(plans));
 	tcase_add_loop_test(t, memory_that_does_not_add_up, 0, 2);
 	tcase_add_loop_test(t, disk_full, 0, 3);

@@ -156,16 +156,27 @@ void image_add_lost(struct image *img, addr_t start, addr_t end)
 	lost_changed(img);
 }
 
-void image_found_lost(struct image *img, addr_t start, addr_t end)
+/* Segments that a cut file lacks are counted, so those that lie side by side stay apart; pages that could not be read do not. */
+static void lost_join(const struct image *img, struct lost *l, size_t *n, struct lost next)
 {
-	if (start >= end)
-		return;
-	size_t i = img->lost.n;
-	vec_push(&img->lost);
-	struct lost *l = img->lost.p;
-	for (; i && l[i - 1].start > start; i--)
-		l[i] = l[i - 1];
-	l[i] = (struct lost){ start, end };
+	if (*n && (next.start < l[*n - 1].end || (next.start == l[*n - 1].end && !img->facts.truncated)))
+		l[*n - 1].end = next.end > l[*n - 1].end ? next.end : l[*n - 1].end;
+	else
+		l[(*n)++] = next;
+}
+
+void image_found_lost(struct image *img, const struct lost *found, size_t n_found)
+{
+	const size_t n_before = img->lost.n;
+	CLEANUP(cleanup_free) struct lost *before = xcalloc(n_before + 1, sizeof *before);
+	size_t i = 0, k = 0, n = 0;
+	if (n_before)
+		memcpy(before, img->lost.p, n_before * sizeof *before);
+	for (size_t room = n_found; room--;)
+		vec_push(&img->lost);
+	while (i < n_before || k < n_found)
+		lost_join(img, img->lost.p, &n, k == n_found || (i < n_before && before[i].start <= found[k].start) ? before[i++] : found[k++]);
+	img->lost.n = n;
 	lost_changed(img);
 }
 
@@ -414,13 +425,8 @@ void image_settle(struct image *img)
 	struct lost *l = img->lost.p;
 	if (img->lost.n)
 		qsort(l, img->lost.n, sizeof *l, lost_order);
-	for (size_t i = 0; i < img->lost.n; i++) {
-		/* Segments that a cut file lacks are counted, so those that lie side by side stay apart; pages that could not be read do not. */
-		if (n && (l[i].start < l[n - 1].end || (l[i].start == l[n - 1].end && !img->facts.truncated)))
-			l[n - 1].end = l[i].end > l[n - 1].end ? l[i].end : l[n - 1].end;
-		else
-			l[n++] = l[i];
-	}
+	for (size_t i = 0; i < img->lost.n; i++)
+		lost_join(img, l, &n, l[i]);
 	img->lost.n = n;
 	lost_changed(img);
 }
@@ -616,17 +622,17 @@ static bool covered(struct image *img, addr_t addr, size_t len)
 	return true;
 }
 
-static bool is_lost(const struct image *img, addr_t addr, size_t len)
+bool image_is_lost(const struct image *img, addr_t start, uint64_t len)
 {
 	size_t lo = 0, hi = img->lost.n;
-	while (lo < hi) { /* the first that ends behind addr */
+	while (lo < hi) { /* the first that ends behind start */
 		size_t mid = lo + (hi - lo) / 2;
-		if (img->lost.p[mid].end <= addr)
+		if (img->lost.p[mid].end <= start)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	return lo < img->lost.n && (img->lost.p[lo].start <= addr || img->lost.p[lo].start - addr < len);
+	return lo < img->lost.n && (img->lost.p[lo].start <= start || img->lost.p[lo].start - start < len);
 }
 
 uint64_t image_lost_reads(const struct image *img)
@@ -645,7 +651,7 @@ int image_read(struct image *img, addr_t addr, void *buf, size_t len)
 		return 0;
 	if (covered(img, addr, len) && image_read_some(img, addr, buf, len) == len)
 		return 0;
-	img->lost_reads += is_lost(img, addr, len);
+	img->lost_reads += image_is_lost(img, addr, len);
 	return ERR_FAULT;
 }
 

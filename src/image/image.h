@@ -133,6 +133,8 @@ const struct segment *image_segment_at(const struct image *img, addr_t addr);
 
 /* All of it or ERR_FAULT (buf untouched where nothing was captured); reads may cross segments that touch. */
 int image_read(struct image *img, addr_t addr, void *buf, size_t len) MUST_CHECK;
+/* Is some of the len bytes from start on in what facts->lost lists?  Once it is settled. */
+bool image_is_lost(const struct image *img, addr_t start, uint64_t len);
 /* How many reads failed so far since the memory that they asked for is lost: what the image said it should hold. */
 uint64_t image_lost_reads(const struct image *img);
 /* As much as there is from addr on: returns the count, 0 if none. */
@@ -161,7 +163,7 @@ struct thread *image_add_thread(struct image *img);      /* zeroed; valid until 
 struct mapping *image_add_mapping(struct image *img);    /* zeroed; image_settle sorts */
 int image_add_segment(struct image *img, const struct segment *seg, enum lay where) MUST_CHECK; /* ERR_CORRUPT: wraps around */
 void image_add_lost(struct image *img, addr_t start, addr_t end);
-void image_found_lost(struct image *img, addr_t start, addr_t end); /* of memory that a read found damaged: the list stays sorted */
+void image_found_lost(struct image *img, const struct lost *found, size_t n); /* sorted: what a read found damaged; the list stays sorted */
 struct note *image_add_note(struct image *img);          /* zeroed; blobs live as long as the image */
 void image_forget(struct image *img);                    /* drop the page cache: a live process has run since */
 /* Have got called for each stretch that is read from now on, and with len 0 for an address that has nothing; NULL: no more. */

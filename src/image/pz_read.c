@@ -7,8 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Damaged members of which the addresses are looked up, and segments that are looked at for them: seconds, where a file has millions. */
-enum { DAMAGE_TOLD = 4096, DAMAGE_LOOKED = 1 << 28 };
+/*
+ * Damaged members of which the addresses are looked up, segments that are looked at for them (seconds, where a file has millions), and
+ * pieces of segments that are said to be lost: a member of 65536 bytes may be what millions of segments lead to.
+ */
+enum { DAMAGE_TOLD = 4096, DAMAGE_LOOKED = 1 << 28, DAMAGE_PIECES = 1 << 16 };
 
 /* The core as its loader sees it; between it and the members, so that segments can be asked where they lie in it. */
 struct pz {
@@ -17,7 +20,7 @@ struct pz {
 	struct image *img;
 	bool asking;
 	uint64_t asked;
-	size_t told, looked;
+	size_t told, looked, pieces;
 };
 
 static int core_read(struct bytes *b, uint64_t off, void *buf, size_t len)
@@ -48,7 +51,8 @@ static void damage_found(void *arg, uint64_t start, uint64_t end)
 	z->looked += n;
 	if (z->told++ >= DAMAGE_TOLD || z->looked > DAMAGE_LOOKED)
 		return;
-	for (size_t i = 0; i < n; i++) {
+	struct VEC(struct lost) found = { 0 };
+	for (size_t i = 0; i < n && z->pieces < DAMAGE_PIECES; i++) {
 		uint8_t byte;
 		if (s[i].from_file || !s[i].size)
 			continue;
@@ -61,9 +65,13 @@ static void damage_found(void *arg, uint64_t start, uint64_t end)
 		uint64_t from = start > z->asked ? start - z->asked : 0, to = end - z->asked;
 		if (to > s[i].size)
 			to = s[i].size;
-		if (from < to)
-			image_found_lost(z->img, s[i].start + from, s[i].start + to);
+		if (from < to) {
+			*vec_push(&found) = (struct lost){ s[i].start + from, s[i].start + to };
+			z->pieces++;
+		}
 	}
+	image_found_lost(z->img, found.p, found.n);
+	vec_free(&found);
 }
 
 static int load(struct bytes *b, struct image *img, struct err *err)

@@ -38,14 +38,6 @@ bool backing_private_kept(const struct modules *mods)
 	return false;
 }
 
-static bool cut_off(const struct image_facts *facts, addr_t start, addr_t end)
-{
-	for (size_t i = 0; i < facts->n_lost; i++)
-		if (start < facts->lost[i].end && facts->lost[i].start < end)
-			return true;
-	return false;
-}
-
 static void lay(struct mod *m, addr_t start, addr_t end, uint64_t offset, unsigned prot)
 {
 	if (offset >= (uint64_t)m->file->size)
@@ -82,7 +74,7 @@ void backing_lay(struct mod *m)
 		for (size_t k = 0; !whole && k < m->piece.n; k++) {
 			const struct piece *p = &m->piece.p[k];
 			addr_t lo = p->start > start ? p->start : start, hi = p->end < end ? p->end : end;
-			if (lo >= hi || p->start - p->offset != start - l->offset || (writable && cut_off(facts, lo, hi)))
+			if (lo >= hi || p->start - p->offset != start - l->offset || (writable && image_is_lost(m->mods->img, lo, hi - lo)))
 				continue;
 			lay(m, lo, hi, l->offset + (lo - start), p->prot ? p->prot : prot_of(l->flags));
 		}

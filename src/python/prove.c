@@ -64,12 +64,7 @@ uint32_t version_parse(const char *text)
 
 bool py_is_lost(const struct py *py, addr_t addr)
 {
-	const struct image_facts *facts = image_facts(py->img);
-
-	for (size_t i = 0; i < facts->n_lost; i++)
-		if (addr >= facts->lost[i].start && addr < facts->lost[i].end)
-			return true;
-	return false;
+	return image_is_lost(py->img, addr, 1);
 }
 
 uint8_t py_phase(const struct py *py, addr_t interp)
