@@ -13,7 +13,7 @@
 #define IDENT BUILD_IDENT(b)
 #define BIAS  0x1fff0000u /* of the file, below the heap that build_py.h makes, which becomes its .bss */
 
-enum which { BY_DYNAMIC, BY_SYMBOL, BY_SECTION, BY_HEAD_CODE, BY_CURRENT, BY_NOTHING, BY_DEAD, BY_COUNT };
+enum which { BY_DYNAMIC, BY_SYMBOL, BY_SECTION, BY_HEAD_CODE, BY_CURRENT, BY_NOTHING, BY_DEAD, BY_DEAD_CODE, BY_BLANK, BY_COUNT };
 
 struct setup {
 	struct build *b;
@@ -67,16 +67,25 @@ static void set_up(struct setup *s, const struct layout *l, enum which way, bool
 	addr_t head = build_alloc(b, 16); /* the variable interp_head */
 	build_ptr(b, head, b->interp);
 	addr_t slot = b->runtime ? build_field_at(b, b->runtime, F_PyRuntime_interp_head) : head;
-	if (way == BY_DEAD && b->runtime)
+	/* What other versions' tables would take for the head of the list, or its runtime for this one. */
+	for (unsigned i = 1; way == BY_DEAD_CODE && i < 16; i++) {
+		build_ptr(b, slot - (addr_t)i * l->abi.width, 0x18);
+		build_ptr(b, slot + (addr_t)i * l->abi.width, 0x18);
+	}
+	for (addr_t at = b->runtime; way == BY_BLANK && at && at < slot + 0x800; at += l->abi.width)
+		build_ptr(b, at, 0);
+	if ((way == BY_DEAD || way == BY_DEAD_CODE) && b->runtime)
 		WRITE(b, b->runtime, PyRuntime, interp_head, 0);
 	build_settle(b);
 
 	const addr_t at[BY_COUNT] = { [BY_DYNAMIC] = b->runtime ? b->runtime : head, [BY_SYMBOL] = b->runtime ? b->runtime : head,
-				      [BY_HEAD_CODE] = BIAS + SO_TEXT, [BY_CURRENT] = b->tstate_current, [BY_DEAD] = b->runtime };
+				      [BY_HEAD_CODE] = BIAS + SO_TEXT, [BY_CURRENT] = b->tstate_current, [BY_DEAD] = b->runtime, [BY_DEAD_CODE] = BIAS + SO_TEXT,
+				      [BY_BLANK] = b->runtime };
 	const char *const name[BY_COUNT] = { [BY_DYNAMIC] = b->runtime ? "_PyRuntime" : "interp_head",
 		[BY_SYMBOL] = b->runtime ? "_PyRuntime" : "interp_head", [BY_SECTION] = "other", [BY_HEAD_CODE] = "PyInterpreterState_Head",
-		[BY_CURRENT] = "_PyThreadState_Current", [BY_NOTHING] = "other", [BY_DEAD] = "_PyRuntime" };
-	struct so_symbol symbol = { name[way], (uint32_t)(at[way] ? at[way] - BIAS : SO_DATA), 8, way == BY_HEAD_CODE, way != BY_SYMBOL };
+		[BY_CURRENT] = "_PyThreadState_Current", [BY_NOTHING] = "other", [BY_DEAD] = "_PyRuntime",
+		[BY_DEAD_CODE] = "PyInterpreterState_Head", [BY_BLANK] = "_PyRuntime" };
+	struct so_symbol symbol = { name[way], (uint32_t)(at[way] ? at[way] - BIAS : SO_DATA), 8, way == BY_HEAD_CODE || way == BY_DEAD_CODE, way != BY_SYMBOL };
 	struct build_so so = { .abi = l->abi, .build_id = "0123456789", .symbols = &symbol, .n_symbols = 1, .stripped = way != BY_SYMBOL && way != BY_SECTION };
 	s->file = build_so(&so);
 	/* The data's part in memory reaches to the heap's end; mov slot, %rax; ret; and where the section is. */
@@ -236,6 +245,21 @@ static void dead(const struct layout *l)
 	ck_assert_msg(strstr(err.why, want) != NULL, "%s: %s; %s", l->name, err.msg, err.why);
 	ck_assert_str_ne(err.hint, "");
 	tear_down(&s);
+	/* Without a word on the version too. */
+	set_up(&s, l, BY_BLANK, false);
+	rc = py_open(s.img, s.mods, NULL, s.b->arena, &py, &err);
+	ck_assert_msg(rc == ERR_NOPYTHON && !strncmp(err.why, "Python is mapped, but has no interpreter: ", 42), "%s: %d %s; %s", l->name, rc, err.msg, err.why);
+	tear_down(&s);
+	/* By the function's instructions, which lead to the list and not to the runtime: each table has its own there. */
+	if (l->abi.machine == EM_X86_64 || l->abi.machine == EM_386) {
+		set_up(&s, l, BY_DEAD_CODE, false);
+		map(s.img, path, 0x1000, 0x2000, 0);
+		image_settle(s.img);
+		rc = py_open(s.img, s.mods, NULL, s.b->arena, &py, &err);
+		snprintf(want, sizeof want, "Python %u.%u is mapped, but has no interpreter: ", l->version >> 24, l->version >> 16 & 255);
+		ck_assert_msg(rc == ERR_NOPYTHON && !strncmp(err.why, want, strlen(want)), "%s: %d %s; %s", l->name, rc, err.msg, err.why);
+		tear_down(&s);
+	}
 	/* The threads' pointers lead on where symbols lead to nothing, and the name says which it was. */
 	set_up(&s, l, BY_NOTHING, true);
 	ck_assert_int_eq(py_open(s.img, s.mods, NULL, s.b->arena, &py, &err), 0);

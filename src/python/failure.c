@@ -4,20 +4,28 @@
 #include "python/opening.h"
 #include "python/version.h"
 
-/* A version that there is a table for, and under it no candidate has an interpreter at all, be it release or debug build. */
+/* A version that there is a table for, or none that is known, and under it no candidate has an interpreter at all, be it release or debug build. */
 static bool no_interpreter(const struct opening *o)
 {
-	unsigned known[2] = { 0 }, some[2] = { 0 };
+	unsigned known[2] = { 0 }, some[2] = { 0 }, none = 0, garbage = 0;
 
 	for (size_t i = 0; i < o->n_tries; i++) {
 		bool debug = config_has(o->tries[i].config, 'd');
-		if (o->tries[i].version >> 16 != o->known.version >> 16)
+		/* Of a version that is not known most have to say so: under others' tables it is some other word of the runtime. */
+		if (!o->known.version && o->tries[i].best.stage < PROOF_THREAD) {
+			none += o->tries[i].best.stage == PROOF_NOTHING;
+			garbage += o->tries[i].best.stage != PROOF_NOTHING;
+			continue;
+		}
+		if (o->known.version && o->tries[i].version >> 16 != o->known.version >> 16)
 			continue;
 		if (o->tries[i].best.stage >= PROOF_THREAD)
 			return false;
 		known[debug]++;
 		some[debug] += o->tries[i].best.stage > PROOF_NOTHING;
 	}
+	if (!o->known.version)
+		return o->placed && none > garbage && o->self.stage == PROOF_NOTHING;
 	return ((known[0] && !some[0]) || (known[1] && !some[1])) && o->self.stage == PROOF_NOTHING;
 }
 
@@ -139,14 +147,15 @@ int failure_say(struct opening *o, char *version_seen, struct err *err)
 	if (!o->sign)
 		return not_found(o, err, "found no CPython", "");
 	if (no_interpreter(o)) {
+		const char *version = o->known.text, *space = *version ? " " : "";
 		if (image_facts(o->img)->truncated)
-			snprintf(text, sizeof text, "Python %s is mapped, but its runtime is cut off, and no thread state could be proved in what is left",
-				 o->known.text);
+			snprintf(text, sizeof text, "Python%s%s is mapped, but its runtime is cut off, and no thread state could be proved in what is left",
+				 space, version);
 		else if (o->placed)
-			snprintf(text, sizeof text, "Python %s is mapped, but has no interpreter: this was before Py_Initialize or after Py_Finalize, "
-				 "or Python's data was left out", o->known.text);
+			snprintf(text, sizeof text, "Python%s%s is mapped, but has no interpreter: this was before Py_Initialize or after Py_Finalize, "
+				 "or Python's data was left out", space, version);
 		else
-			snprintf(text, sizeof text, "Python %s is mapped, but where it keeps its interpreters was not found", o->known.text);
+			snprintf(text, sizeof text, "Python%s%s is mapped, but where it keeps its interpreters was not found", space, version);
 		return not_found(o, err, "found no Python interpreter", text);
 	}
 	const struct proof *cut = not_captured(o);

@@ -121,10 +121,15 @@ static bool attempt_code_at(struct opening *o, addr_t at)
 	if (attempt_interp(o, base, "head_code"))
 		return true;
 	note_candidate(o, WAY_HEAD_CODE, "PyInterpreterState_Head leads to an interpreter", base);
+	/* Where the runtime begins each version's table says otherwise: under another's there is none. */
 	for (size_t i = 0; i < o->n_tries; i++) {
 		struct try *t = &o->tries[i];
-		if (try_ready(t) && layout_has(&t->layout, F_PyRuntime_interp_head) &&
-		    attempt_runtime(o, head.slot - (addr_t)t->layout.offset[F_PyRuntime_interp_head], "head_code"))
+		if (!try_ready(t) || !layout_has(&t->layout, F_PyRuntime_interp_head))
+			continue;
+		const addr_t runtime = head.slot - (addr_t)t->layout.offset[F_PyRuntime_interp_head];
+		o->last = (struct proof){ 0 };
+		o->says_build = false;
+		if (runtime % o->width == 0 && (attempt_self(o, runtime, "head_code") || attempt(o, t, runtime, 0, "head_code")))
 			return true;
 	}
 	return false;
