@@ -263,6 +263,8 @@ static const struct { const char *stack; uint64_t limit; const char *shown; } fo
 	{ "abcpqdef", 6, "abc.2.def" },
 	{ "abcpqdef", 7, "abc[2]def" },
 	{ "sabcdef", 4, "ab.2.ef" },           /* silent frames take no room */
+	{ "sabcdef", 1, ".5.f" },              /* nor are they among those that are left out */
+	{ "absctscdef", 4, "ab.3.ef" },
 	{ "abcdefs", 4, "ab.2.ef" },
 };
 

@@ -78,8 +78,8 @@ bool stack_next(struct stack_walk *w, struct stack_item *ret)
 		if (w->at == w->head && w->head < w->tail) {
 			uint64_t left_out = 0;
 			while (w->at < w->tail) {
-				uint64_t repeat = t->runs[w->run].repeat;
-				left_out += repeat * pass(w, &silent);
+				const uint64_t repeat = t->runs[w->run].repeat, n = pass(w, &silent);
+				left_out += silent ? 0 : repeat * n;
 			}
 			w->repeat_due = false;
 			*ret = (struct stack_item){ .kind = STACK_GAP, .n = left_out };

@@ -9,7 +9,7 @@ struct stack_item {
 	const struct report_frame *frame; /* STACK_FRAME; STACK_PLUMBING: the oldest of them */
 	const struct report_frame *const *frames; /* STACK_PLUMBING: n of them, oldest first */
 	uint64_t repeat;                  /* STACK_FRAME: it stands for so many, >= 1; STACK_REPEAT: so many times more than shown */
-	uint64_t n;                       /* STACK_REPEAT: frames of the piece just shown, silent ones not counted; STACK_GAP: frames left out; STACK_PLUMBING */
+	uint64_t n;                       /* STACK_REPEAT: frames of the piece just shown; STACK_GAP: frames left out; silent ones are in neither; STACK_PLUMBING */
 	size_t items;                     /* STACK_REPEAT: items of that piece */
 };
 struct stack_walk {
