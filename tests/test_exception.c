@@ -193,10 +193,10 @@ static addr_t derived(struct build *b, const char *name, addr_t first, addr_t se
 }
 
 /* Whose __str__ it is: the first in the order of the bases, whatever tp_base says, and no class of the program's that is called so. */
-static void whose_text(const struct layout *l)
+static void whose_text_beside(const struct layout *l, const char *other)
 {
 	struct build *b = build_new(l);
-	addr_t key = error_type(b, "KeyError", false, 0), attribute = error_type(b, "AttributeError", false, 0), base = error_type(b, "BaseException", false, 0);
+	addr_t key = error_type(b, "KeyError", false, 0), attribute = error_type(b, other, false, 0), base = error_type(b, "BaseException", false, 0);
 	addr_t mine = error_type(b, "KeyError", true, base), of_mine = error_type(b, "Odd", true, mine), text = build_str(b, "x");
 	addr_t before = derived(b, "Before", key, attribute, attribute), after = derived(b, "After", attribute, key, attribute);
 	WRITE(b, attribute, PyType, tp_basicsize, l->size[S_PyException]);
@@ -205,12 +205,19 @@ static void whose_text(const struct layout *l)
 	expect(py, b, before, v_before, 100, "Before", "'x'");
 	expect(py, b, after, v_after, 100, "After", "'x'");
 	expect(py, b, of_mine, v_odd, 100, "Odd", "x");
-	/* 3.10 on: it has a name and an object, and a __str__. */
+	/* It has a name, say, and a __str__. */
 	WRITE(b, attribute, PyType, tp_basicsize, l->size[S_PyException] + 2 * l->abi.width);
 	py = build_py(b);
 	expect(py, b, before, v_before, 100, "Before", "'x'");
 	expect(py, b, after, v_after, 100, "After", "x");
 	build_free(b);
+}
+
+static void whose_text(const struct layout *l)
+{
+	static const char *const others[] = { "AttributeError", "NameError", "ImportError" };
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		whose_text_beside(l, others[i]);
 }
 
 /* What stands behind a SyntaxError's message, and what cannot be coded. */

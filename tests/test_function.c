@@ -98,12 +98,25 @@ START_TEST(damaged)
 }
 END_TEST
 
+/* The table's part of the file ends before the count would. */
+START_TEST(too_small)
+{
+	addr_t start = 7, end = 7;
+	build();
+	cfi_put(code + 64 + 56 + 32, 8, 11);
+	cfi_put(code + 64 + 56 + 40, 8, 11);
+	ck_assert_int_eq(function_at(BASE + functions[1].start, &start, &end), ERR_CORRUPT);
+	ck_assert(start == 7 && end == 7);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("function");
 	TCase *c = tcase_create("function");
 	tcase_add_test(c, found);
 	tcase_add_loop_test(c, damaged, 0, COUNT(lies));
+	tcase_add_test(c, too_small);
 	suite_add_tcase(s, c);
 	return suite_run(s);
 }

@@ -42,7 +42,7 @@ int str_cmp(struct str a, struct str b)
 }
 
 /*
- * What gcc (gcc/symtab.c, ipa-*.c: clone_function_name) and clang (".llvm." of ThinLTO, ".cold.1", ".__uniq.") add after a dot; any may
+ * What gcc (cgraphclones.cc: clone_function_name; symtab.cc: noninterposable_alias; lto/lto-partition.cc: privatize_symbol_name_1) and clang (".llvm." of ThinLTO, ".cold.1", ".__uniq.") add after a dot; any may
  * have a number behind another dot.  Names of other languages have dots of their own (Go: "main.run").
  */
 static const struct { const char *word; bool whole; } additions[] = {

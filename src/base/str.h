@@ -71,7 +71,7 @@ void cleanup_sb(struct sb *b);
 /* The one way in which sizes are said: "812 B", "5.9 MiB", "36 MiB", rounded to what is nearest.  Into buf, which is returned. */
 enum { STR_SIZE = 32 };
 const char *str_size(uint64_t bytes, char buf[STR_SIZE]);
-/* "7.5 ms", "31 ms", "0.31 s", "2.3 s", "5 min 12 s", "3 h 2 min", "4 days": to the nearest; ns >= 0. */
+/* "7.5 ms", "31 ms", "0.31 s", "2.3 s", "5 min 12 s", "3 h 2 min", "4 days": to the nearest, of hours and days without what is less than a minute or a day; ns >= 0. */
 const char *str_duration(int64_t ns, char buf[STR_SIZE]);
 
 /* Lower-case hex of bytes; and back: -1 if s is not an even number of hex digits or does not fit. */

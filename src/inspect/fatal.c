@@ -54,8 +54,9 @@ static bool address_in(const uint8_t *p, addr_t at, addr_t *ret)
 }
 
 /*
- * From 3.13 on _Py_FatalErrorFormat is not exported, so where symbols are stripped it has no name.  Nothing but it and what it calls to
- * end the process (fatal_error, Python/pylifecycle.c) refers to the words that its text begins with.
+ * From 3.13 on _Py_FatalErrorFormat is not exported, so where symbols are stripped it has no name.  Nothing but it, what it calls to
+ * end the process (fatal_error, Python/pylifecycle.c) and faulthandler's handler (faulthandler_fatal_error, Modules/faulthandler.c), which
+ * only the kernel calls, refers to the words that its text begins with.
  */
 static const struct fatal *fatal_by_code(struct target *t, const struct native_view *s, size_t i)
 {
@@ -64,6 +65,8 @@ static const struct fatal *fatal_by_code(struct target *t, const struct native_v
 	static const struct fatal format = { "_Py_FatalErrorFormat", 1, true, true };
 	addr_t start, end, to;
 	char text[sizeof begins];
+	if (i + 1 < s->n && s->f[i + 1].bits & NATIVE_SIGNAL)
+		return NULL;
 	if (!t->py || !t->mods || image_abi(t->img)->machine != X86_64 || native_view_function(s, i, NULL).s ||
 	    modules_at(t->mods, s->f[i].pc) != modules_at(t->mods, t->py->runtime ? t->py->runtime : t->py->types.type) ||
 	    modules_function(t->mods, s->f[i].pc - (s->f[i].bits & NATIVE_CALL ? 1 : 0), &start, &end) < 0 || end - start > CODE_MAX)

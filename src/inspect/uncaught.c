@@ -129,12 +129,19 @@ int uncaught_find(struct target *t, const struct report_thread *th, const struct
 			*sure = true;
 			return 1;
 		}
+	/* Else the only one that was raised; where none was, the only one. */
+	struct py_exception e, one = { 0 };
+	size_t raised = 0, n = 0;
+	for (size_t i = 0; i < found.n; i++) {
+		if (py_exception_of(py, found.value[i], &e) < 0)
+			continue;
+		one = e.traceback || !n ? e : one;
+		raised += e.traceback != 0;
+		n++;
+	}
+	if (raised != 1 && (raised || n != 1 || found.n != 1))
+		return 0;
+	*ret = one;
 	*sure = false;
-	/* Else the only one that was raised. */
-	struct py_exception e;
-	size_t n = 0;
-	for (size_t i = 0; i < found.n; i++)
-		if (py_exception_of(py, found.value[i], &e) == 0 && e.traceback && !n++)
-			*ret = e;
-	return n == 1 || (!n && found.n == 1 && py_exception_of(py, found.value[0], ret) == 0);
+	return 1;
 }

@@ -29,6 +29,8 @@ int modules_function(struct modules *mods, addr_t pc, addr_t *ret_start, addr_t 
 	const struct mod *m = &mods->mod[pub - mods->pub];
 	if (!m->head || !m->head->eh_frame.memsz)
 		return ERR_ABSENT;
+	if (m->head->eh_frame.memsz < HEADER)
+		return ERR_CORRUPT;
 	const addr_t hdr = pub->bias + m->head->eh_frame.vaddr;
 	if (image_read(mods->img, hdr, form, sizeof form) < 0)
 		return ERR_FAULT;

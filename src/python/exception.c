@@ -209,12 +209,15 @@ enum says { SAYS_ARGS, SAYS_REPR, SAYS_ERRNO, SAYS_MESSAGE, SAYS_GROUP, SAYS_ENC
 
 static bool says_itself(const struct py *py, addr_t type, struct arena *a, enum says *ret)
 {
-	/* fields: from 3.10 on, where it has fields of its own, it has a __str__ of its own too (Objects/exceptions.c: ComplexExtendsException). */
+	/*
+	 * fields: where it has fields of its own (ImportError from 3.3 on, the others from 3.10), it has a __str__ of its own too, which says
+	 * what BaseException's would (Objects/exceptions.c: ComplexExtendsException, ImportError_str).
+	 */
 	static const struct { const char *name; enum says says; bool fields; } own[] = {
 		{ "KeyError", SAYS_REPR, false }, { "OSError", SAYS_ERRNO, false }, { "EnvironmentError", SAYS_ERRNO, false }, { "SyntaxError", SAYS_MESSAGE, false },
 		{ "BaseExceptionGroup", SAYS_GROUP, false }, { "UnicodeEncodeError", SAYS_ENCODE, false }, { "UnicodeDecodeError", SAYS_DECODE, false },
 		{ "UnicodeTranslateError", SAYS_TRANSLATE, false }, { "BaseException", SAYS_ARGS, false },
-		{ "AttributeError", SAYS_ARGS, true }, { "NameError", SAYS_ARGS, true },
+		{ "AttributeError", SAYS_ARGS, true }, { "NameError", SAYS_ARGS, true }, { "ImportError", SAYS_ARGS, true },
 	};
 	struct str name;
 	uint64_t flags, size;

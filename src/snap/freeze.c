@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -489,7 +490,7 @@ static void *tracer_main(void *arg)
 		int wait = -1;
 		if (f->max_pause_ms) {
 			int64_t left = (int64_t)f->max_pause_ms - frozen_elapsed_ns(f) / 1000000;
-			wait = left > 0 ? (int)left : 0;
+			wait = left > INT_MAX ? INT_MAX : left > 0 ? (int)left : 0; /* 25 days: it is asked again then */
 		}
 		int got = poll(&p, 1, wait);
 		if (got > 0)
