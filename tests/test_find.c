@@ -214,9 +214,9 @@ static void nowhere(const struct layout *l)
 	while (whys[why].machine && whys[why].machine != l->abi.machine)
 		why++;
 	char want[600];
-	snprintf(want, sizeof want, "symbols: none of _PyRuntime, interp_head and _PyThreadState_Current in 1 mapped files, 0 of them here; "
-			 "section .PyRuntime: in none of the 0 files that are here; instructions: no PyInterpreterState_Head; "
-			 "cookie of 3.13 and later: nowhere in writable memory; thread pointers: those of the 2 threads are not known%s", whys[why].why);
+	snprintf(want, sizeof want, "symbols: none of _PyRuntime, interp_head and _PyThreadState_Current in the files that are mapped (1; here: 0); "
+			 "section .PyRuntime: in none of the files that are here (0); instructions: no PyInterpreterState_Head; "
+			 "cookie of 3.13 and later: nowhere in writable memory; thread pointers: those of the threads (2) are not known%s", whys[why].why);
 	ck_assert_str_eq(err.why, want);
 	ck_assert_str_eq(err.hint, "-e PROGRAM or --sysroot DIR, with the files that ran and their symbols; --layout FILE for a Python of another make");
 	tear_down(&s);

@@ -579,6 +579,35 @@ START_TEST(matters)
 }
 END_TEST
 
+/* What a snapshot's title says of its threads: how many ran, or that all waited. */
+START_TEST(snapshot_titles)
+{
+	static const struct { int n, ran; const char *want; } cases[] = {
+		{ 1, 0, ": its thread waited" }, { 1, 1, ": its thread ran" }, { 2, 0, ": both threads waited" }, { 2, 1, ": 1 of 2 threads ran" },
+		{ 3, 0, ": all 3 threads waited" }, { 3, 3, ": 3 of 3 threads ran" },
+	};
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct build *b = build_new(&tables[_i]);
+		for (int k = 0; k < cases[i].n; k++)
+			build_thread(b, b->interp, BUILD_IDENT(b) + 0x1000 * (uint64_t)k, PID + k);
+		for (int k = 0; k < cases[i].n; k++) {
+			b->lwps.p[k].regs.syscall.known = true;
+			b->lwps.p[k].regs.syscall.nr = k < cases[i].ran ? -1 : 202;
+			b->lwps.p[k].state = 'S';
+		}
+		struct py *py = build_py(b);
+		image_facts_mut(py->img)->kind = IMAGE_SNAPSHOT;
+		image_facts_mut(py->img)->pid = PID;
+		struct report *r = report_new();
+		say(py->img, py, NULL, r);
+		CLEANUP(cleanup_free) char *title = xasprintf(STR_FMT, STR_ARG(r->verdict.title));
+		ck_assert_msg(strstr(title, cases[i].want) != NULL, "%s: \"%s\", not \"%s\"", tables[_i].name, title, cases[i].want);
+		report_free(r);
+		build_free(b);
+	}
+}
+END_TEST
+
 /* A main thread that has ended, and holds the GIL for ever. */
 START_TEST(ended_main)
 {
@@ -704,6 +733,7 @@ int main(void)
 	tcase_add_loop_test(c, limits, 0, n_tables);
 	tcase_add_loop_test(c, order, 0, n_tables);
 	tcase_add_loop_test(c, matters, 0, n_tables);
+	tcase_add_loop_test(c, snapshot_titles, 0, n_tables);
 	tcase_add_loop_test(c, ended_main, 0, n_tables);
 	tcase_add_loop_test(c, unsure_interpreter, 0, n_tables);
 	tcase_add_loop_test(c, chain, 0, n_tables);

@@ -42,8 +42,9 @@ int str_cmp(struct str a, struct str b)
 }
 
 /*
- * What gcc (cgraphclones.cc: clone_function_name; symtab.cc: noninterposable_alias; lto/lto-partition.cc: privatize_symbol_name_1) and clang (".llvm." of ThinLTO, ".cold.1", ".__uniq.") add after a dot; any may
- * have a number behind another dot.  Names of other languages have dots of their own (Go: "main.run").
+ * What gcc (cgraphclones.cc: clone_function_name; symtab.cc: noninterposable_alias; lto/lto-partition.cc: privatize_symbol_name_1) and
+ * clang (".llvm." of ThinLTO, ".cold.1", ".__uniq.") add after a dot; any may have a number behind another dot.  Names of other languages
+ * have dots of their own (Go: "main.run").
  */
 static const struct { const char *word; bool whole; } additions[] = {
 	{ "cold", false }, { "part", false }, { "isra", false }, { "constprop", false }, { "clone", false }, { "lto_priv", true }, { "llvm", true }, { "__uniq", true },

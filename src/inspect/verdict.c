@@ -107,7 +107,7 @@ static struct str snapshot_title(struct report *r, const struct image_facts *f)
 	if (stopped && stopped == n)
 		sb_printf(&b, "the process had been stopped by a signal (state T)");
 	else if (running)
-		sb_printf(&b, "%zu of %zu threads ran", running, n);
+		sb_printf(&b, n == 1 ? "its thread ran" : "%zu of %zu threads ran", running, n);
 	else
 		sb_printf(&b, n == 1 ? "its thread waited" : n == 2 ? "both threads waited" : "all %zu threads waited", n);
 	if (holder && holder->name.s)

@@ -184,8 +184,8 @@ static bool attempt_names(struct opening *o)
 			note(o, (enum way)way, "no mapped files are known");
 		return false;
 	}
-	note(o, WAY_SYMBOL, "none of _PyRuntime, interp_head and _PyThreadState_Current in %zu mapped files, %zu of them here", n, here);
-	note(o, WAY_SECTION, "in none of the %zu files that are here", here);
+	note(o, WAY_SYMBOL, "none of _PyRuntime, interp_head and _PyThreadState_Current in the files that are mapped (%zu; here: %zu)", n, here);
+	note(o, WAY_SECTION, "in none of the files that are here (%zu)", here);
 	note(o, WAY_HEAD_CODE, "no PyInterpreterState_Head");
 	return attempt_symbols(o) || attempt_sections(o) || attempt_head(o) || attempt_head_code(o) || attempt_current_thread(o);
 }
@@ -357,13 +357,13 @@ static bool search_memory(struct opening *o)
 	if (o->found || accept_damaged(o))
 		return true;
 	if (!o->tried[WAY_COOKIE][0] && o->cookies)
-		note(o, WAY_COOKIE, "%lu times in writable memory, always as a piece of text", o->cookies);
+		note(o, WAY_COOKIE, "%lu time%s in writable memory, always as a piece of text", o->cookies, o->cookies == 1 ? "" : "s");
 	else if (!o->tried[WAY_COOKIE][0])
 		note(o, WAY_COOKIE, "nowhere in writable memory");
 	if (!known)
-		note(o, WAY_SEARCH, n ? "those of the %zu threads are not known%s" : "no threads are known", n, self_why_not(image_abi(o->img)));
+		note(o, WAY_SEARCH, n ? "those of the threads (%zu) are not known%s" : "no threads are known", n, self_why_not(image_abi(o->img)));
 	else if (!o->tried[WAY_SEARCH][0])
-		note(o, WAY_SEARCH, "%lu words are the thread pointer of one of %zu threads, none is a thread state's", o->n_hits, known);
+		note(o, WAY_SEARCH, "words that are one of the threads' (%zu): %lu; none is a thread state's", known, o->n_hits);
 	return false;
 }
 

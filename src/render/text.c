@@ -393,7 +393,7 @@ static void handling(struct text *t, const size_t *threads, size_t n)
 		exception(t, kind[k].first->handling);
 	}
 	if (more)
-		sb_printf(&t->b, "  ... and %zu more of them handle one\n", more);
+		sb_printf(&t->b, "  ... and %zu more of them handle%s one\n", more, more == 1 ? "s" : "");
 }
 
 static void main_thread(struct text *t, const struct report_thread *th)

@@ -346,9 +346,9 @@ def none():
         rep, done = report(core)
         said = [p for p in rep["problems"] if p["code"] == "PZ301"] if rep else []
         if tap.ok(done.returncode == 5 and len(said) == 1, "no Python: exit code", done.stderr):
-            for part in ("symbols: none of _PyRuntime, interp_head and _PyThreadState_Current in ", "section .PyRuntime: in none of the ",
+            for part in ("symbols: none of _PyRuntime, interp_head and _PyThreadState_Current in the files that are mapped (", "section .PyRuntime: in none of the files that are here (",
                          "instructions: no PyInterpreterState_Head", "cookie of 3.13 and later: nowhere in writable memory",
-                         "are the thread pointer of one of 1 threads, none is a thread state's"):
+                         "thread pointers: words that are one of the threads' (1): ", "; none is a thread state's"):
                 tap.ok(part in said[0]["message"], "no Python: it says: %s" % part, said)
             tap.ok("-e PROGRAM or --sysroot DIR" in said[0]["hint"], "no Python: what would help", said)
     finally:
