@@ -260,6 +260,11 @@ struct str abort_chain(const struct report *r, const struct report_thread *th, a
 		;
 	const bool all = !f; /* no Python below: then how the process began is all there is */
 	for (w = after; (f = inward_next(&w)) && !f->python; caller = false) {
+		if (f->signal) {
+			sb_printf(&b, " <- (a signal came)");
+			unnamed = (struct str){ 0 };
+			continue;
+		}
 		struct str base = f->module.s ? str_base(f->module) : (struct str){ 0 };
 		const bool other = base.s && module_is_other(base);
 		if (!f->function.len ? !other || (unnamed.s && str_eq(unnamed, base)) : f->plumbing && !all && (!caller || str_starts(f->function, "ffi_")))

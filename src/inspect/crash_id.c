@@ -100,7 +100,7 @@ struct str crash_culprit(const struct report_thread *t, addr_t pc)
 {
 	const struct report_frame *f;
 	for (struct inward w = inward_from(t, pc); (f = inward_next(&w)) && !f->python;)
-		if (f->module.len && module_is_other(str_base(f->module)))
+		if (!f->signal && f->module.len && module_is_other(str_base(f->module)))
 			return f->module;
 	return (struct str){ 0 };
 }
