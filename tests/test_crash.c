@@ -371,6 +371,8 @@ START_TEST(no_code)
 		{ 0x77777, 0, CODE, 0, 0, ARRIVED_JUMP, false, 0, "a jump to unmapped memory" },
 		{ 0x77777, 0, 0, 0, 0, ARRIVED_JUMP, false, 0, "a jump to unmapped memory" },
 		{ 0, 0, INDIRECT, 0, 0, ARRIVED_CALL, false, 0, "a call of a null pointer" },
+		{ 0x10, 0x10, INDIRECT, 0, 0, ARRIVED_CALL, false, 0, "a call of an address 16 bytes past a null pointer" },
+		{ 1, 1, CODE, 0, 0, ARRIVED_JUMP, false, 0, "a jump to an address 1 byte past a null pointer" },
 		{ 0, 1, INDIRECT, 0, 0, ARRIVED_JUMP_OR_RETURN, true, 0, "a jump or return to a null pointer" },
 		{ 0, 0, DIRECT, 0, 0, ARRIVED_JUMP_OR_RETURN, true, CODE, "a jump or return to a null pointer" },
 		{ 0, 0, DIRECT, 9, 0, ARRIVED_JUMP, true, CODE, "a jump to a null pointer" },
@@ -425,7 +427,7 @@ int main(void)
 	tcase_add_loop_test(c, follow, 0, COUNT(follows));
 	tcase_add_loop_test(c, title, 0, COUNT(titles));
 	tcase_add_test(c, breakpoint);
-	tcase_add_loop_test(c, no_code, 0, 15);
+	tcase_add_loop_test(c, no_code, 0, 17);
 	suite_add_tcase(s, c);
 	return suite_run(s);
 }

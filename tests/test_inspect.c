@@ -208,14 +208,14 @@ START_TEST(untold)
 {
 	static const struct { const char *abi; addr_t pc; int signo; const char *title; bool called, no_stack; } ways[] = {
 		{ "x86_64", 0, SIGSEGV, "SIGSEGV: execution of address 0x0 (a call of a null pointer)", true, false },
-		{ "x86_64", 0x10, SIGSEGV, "SIGSEGV: execution of address 0x10 (a jump to a null pointer)", true, false }, /* rax is 0 */
+		{ "x86_64", 0x10, SIGSEGV, "SIGSEGV: execution of address 0x10 (a jump to an address 16 bytes past a null pointer)", true, false }, /* rax is 0 */
 		{ "x86_64", 0, SIGSEGV, "SIGSEGV" NOT_SAID, false, true }, /* its registers are not known */
 		{ "x86_64", 0, SIGABRT, "SIGABRT" NOT_SAID, false, false },
 		{ "x86_64", 0x61100, SIGSEGV, "SIGSEGV" NOT_SAID, false, false },
 		{ "x86_64", 0x77000, SIGSEGV, "SIGSEGV" NOT_SAID, false, false },
 		{ "i386", 0, SIGSEGV, "SIGSEGV: execution of address 0x0 (a call of a null pointer)", true, false },
 		{ "aarch64", 0, SIGSEGV, "SIGSEGV: execution of address 0x0 (a jump or return to a null pointer)", false, false },
-		{ "arm", 0x20, SIGSEGV, "SIGSEGV: execution of address 0x20 (a jump or return to a null pointer)", false, false },
+		{ "arm", 0x20, SIGSEGV, "SIGSEGV: execution of address 0x20 (a jump or return to an address 32 bytes past a null pointer)", false, false },
 		{ "arm", 0x61100, SIGSEGV, "SIGSEGV" NOT_SAID, false, false },
 	};
 	__auto_type c = &ways[_i];

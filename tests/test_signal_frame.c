@@ -187,6 +187,7 @@ END_TEST
 #define READS "\x90\x90\x90\x90\x90\x90\x90\x90\x8b\x07\x90\x90"
 #define I386_READS "\x90\x90\x90\x90\x90\x90\x90\x90\x8b\x03\x90\x90"
 #define DIVIDE "\x90\x90\x90\x90\x90\x90\x90\x90\xf7\xf7\x90\x90"
+#define UD2 "\x90\x90\x90\x90\x90\x90\x90\x90\x0f\x0b\x90\x90"
 #define AGAIN "\x90\x90\x90\x90\x90\x90\x90\x90\x0f\x05\x90\x90"
 #define SVC "\x1f\x20\x03\xd5\x01\x00\x00\xd4\x1f\x20\x03\xd5"
 #define ARM_SVC "\x00\x00\xa0\xe1\x00\x00\x00\xef\x00\x00\xa0\xe1"
@@ -222,8 +223,20 @@ static const struct { const char *code; int last; unsigned trap; uint64_t arg[3]
 	{ NOPS, SIGSEGV, TRAP_PROTECTION, { 0 }, 0, ORIGIN_FAULT, SIGSEGV, SI_KERNEL, 0 },
 	{ READS, SIGBUS, TRAP_PAGE, { 0x1234 }, 0, ORIGIN_FAULT, SIGBUS, 2, 0, NULL },
 	{ NOPS, SIGBUS, TRAP_ALIGNMENT, { 0 }, 0, ORIGIN_FAULT, SIGBUS, 1, 0 },
-	{ NOPS, SIGILL, TRAP_ILLEGAL, { 0 }, 0, ORIGIN_FAULT, SIGILL, 1, 0 },
+	{ NOPS, SIGILL, TRAP_ILLEGAL, { 0 }, 0, ORIGIN_FAULT, SIGILL, 2, 0 },
 	{ DIVIDE, SIGFPE, TRAP_DIVIDE, { 0 }, 0, ORIGIN_FAULT, SIGFPE, 1, 0 },
+	/* What the trap is told by, where the handler raised another signal; a trap that is not the instruction's is not claimed, nor trap 0 elsewhere. */
+	{ DIVIDE, SIGABRT, TRAP_DIVIDE, { 0 }, 0, ORIGIN_FAULT, SIGFPE, 1, 0 },
+	{ DIVIDE, SIGSEGV, TRAP_DIVIDE, { 0 }, 0, ORIGIN_FAULT, SIGFPE, 1, 0 },
+	{ NOPS, SIGABRT, TRAP_DIVIDE, { 0 }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 0 },
+	{ UD2, SIGABRT, TRAP_ILLEGAL, { 0 }, 0, ORIGIN_FAULT, SIGILL, 2, 0 },
+	{ NOPS, SIGSEGV, TRAP_ILLEGAL, { 0 }, 0, ORIGIN_OUTSIDE, SIGSEGV, SI_TKILL, 0 },
+	{ NOPS, SIGABRT, TRAP_PROTECTION, { 0 }, 0, ORIGIN_FAULT, SIGSEGV, SI_KERNEL, 0 },
+	{ NOPS, SIGABRT, TRAP_ALIGNMENT, { 0 }, 0, ORIGIN_FAULT, SIGBUS, 1, 0 },
+	{ READING, SIGABRT, TRAP_ILLEGAL, { 0 }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 0 },
+	/* Another signal that it sent to itself, and is a crash. */
+	{ TGKILL, SIGABRT, 0, { 100, 101, SIGFPE }, 0, ORIGIN_OWN, SIGFPE, SI_TKILL, 0 },
+	{ TGKILL, SIGABRT, 0, { 100, 102, SIGFPE }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 0 },
 	/* aarch64: the first argument is gone, the number is not. */
 	{ SVC, SIGABRT, 0, { 0, 101, SIGABRT }, 0, ORIGIN_OWN, SIGABRT, SI_TKILL, 131 },
 	{ SVC, SIGABRT, 0, { 0, 101, SIGABRT }, 0, ORIGIN_OUTSIDE, SIGABRT, SI_TKILL, 63 },

@@ -35,12 +35,6 @@ struct load {
 	uint64_t offset;
 };
 
-/* Where mappings of NT_FILE get their protection from: all loads, those without bytes too. */
-struct range {
-	addr_t start, end;
-	unsigned prot;
-};
-
 struct core {
 	struct bytes *b;
 	struct image *img;
@@ -50,7 +44,7 @@ struct core {
 	bool known;              /* places are */
 	uint64_t phoff, shoff, phnum;
 	size_t phentsize, shentsize;
-	struct VEC(struct range) ranges;
+	struct VEC(struct mapped) mapped; /* all loads, those without bytes too */
 	struct VEC(struct phdr) notes;
 	size_t thread;           /* notes that follow belong to thread - 1; 0: none yet */
 };
@@ -225,7 +219,7 @@ static int add_load(struct core *c, const struct phdr *h)
 	struct image_facts *f = image_facts_mut(c->img);
 	uint64_t memsz = fit(h->vaddr, h->memsz > h->filesz ? h->memsz : h->filesz, top);
 	if (memsz)
-		*vec_push(&c->ranges) = (struct range){ h->vaddr, h->vaddr + memsz, prot };
+		*vec_push(&c->mapped) = (struct mapped){ h->vaddr, h->vaddr + memsz, prot };
 	uint64_t size = fit(h->vaddr, h->filesz, top);
 	if (!size)
 		return 0;
@@ -505,9 +499,9 @@ static void read_notes(struct core *c)
 	}
 }
 
-static int range_order(const void *a, const void *b)
+static int mapped_order(const void *a, const void *b)
 {
-	const struct range *x = a, *y = b;
+	const struct mapped *x = a, *y = b;
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
@@ -516,16 +510,22 @@ static void protections(struct core *c)
 {
 	const struct mapping *m;
 	size_t n = image_mappings(c->img, &m), k = 0;
-	if (c->ranges.n)
-		qsort(c->ranges.p, c->ranges.n, sizeof *c->ranges.p, range_order);
+	if (c->mapped.n)
+		qsort(c->mapped.p, c->mapped.n, sizeof *c->mapped.p, mapped_order);
 	image_settle(c->img);
 	n = image_mappings(c->img, &m);
 	for (size_t i = 0; i < n; i++) {
-		while (k + 1 < c->ranges.n && c->ranges.p[k + 1].start <= m[i].start)
+		while (k + 1 < c->mapped.n && c->mapped.p[k + 1].start <= m[i].start)
 			k++;
-		if (k < c->ranges.n && m[i].start >= c->ranges.p[k].start && m[i].start < c->ranges.p[k].end)
-			((struct mapping *)m)[i].prot = c->ranges.p[k].prot;
+		if (k < c->mapped.n && m[i].start >= c->mapped.p[k].start && m[i].start < c->mapped.p[k].end)
+			((struct mapping *)m)[i].prot = c->mapped.p[k].prot;
 	}
+	if (!c->mapped.n)
+		return;
+	struct mapped *kept = arena_alloc(image_arena(c->img), c->mapped.n * sizeof *kept);
+	memcpy(kept, c->mapped.p, c->mapped.n * sizeof *kept);
+	image_facts_mut(c->img)->mapped = kept;
+	image_facts_mut(c->img)->n_mapped = c->mapped.n;
 }
 
 static int load(struct bytes *b, struct image *img, struct err *err)
@@ -550,7 +550,7 @@ static int load(struct bytes *b, struct image *img, struct err *err)
 	}
 	if (rc == 0)
 		rc = pz_notes_read(b, img, err);
-	vec_free(&c.ranges);
+	vec_free(&c.mapped);
 	vec_free(&c.notes);
 	if (rc == 0)
 		image_own_bytes(img, b);

@@ -384,6 +384,27 @@ const struct segment *image_segment_at(const struct image *img, addr_t addr)
 	return i < img->segments.n && img->segments.p[i].start <= addr ? &img->segments.p[i] : NULL;
 }
 
+int image_mapped_at(const struct image *img, addr_t addr, struct mapped *ret)
+{
+	const struct mapped *m = img->facts.mapped;
+	size_t lo = 0, hi = img->facts.n_mapped;
+	while (lo < hi) {
+		const size_t mid = lo + (hi - lo) / 2;
+		if (m[mid].start <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	const struct segment *seg = lo && addr < m[lo - 1].end ? NULL : image_segment_at(img, addr);
+	if (lo && addr < m[lo - 1].end)
+		*ret = m[lo - 1];
+	else if (seg)
+		*ret = (struct mapped){ seg->start, seg->start + seg->size, seg->prot };
+	else
+		return ERR_ABSENT;
+	return 0;
+}
+
 static int mapping_order(const void *a, const void *b)
 {
 	const struct mapping *x = a, *y = b;

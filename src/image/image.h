@@ -35,6 +35,9 @@ struct mapping {
 
 enum image_kind { IMAGE_CORE, IMAGE_SNAPSHOT, IMAGE_LIVE };
 
+/* What was mapped, also where none of its bytes were kept. */
+struct mapped { addr_t start, end; unsigned prot; /* as struct mapping's */ };
+
 struct lost { addr_t start, end; };        /* memory that the file should hold and does not */
 
 /* A note as it came, for what the fields above do not have (formats/pz.md's own). */
@@ -67,6 +70,8 @@ struct image_facts {
 	const struct lost *lost;           /* segments, or the parts of them, that are cut off or could not be read; sorted; until the next read */
 	size_t n_lost;
 	size_t n_segments, n_segments_lost;/* loads with bytes in the file; those that lost some */
+	const struct mapped *mapped;       /* of a file: sorted by start; may overlap */
+	size_t n_mapped;
 	struct { bool known; int signo, code, error; addr_t addr; bool has_addr; int64_t pid; int64_t uid; bool has_sender; } siginfo;
 	bool has_prpsinfo;
 	int64_t pid, ppid, uid;            /* -1 if not known */
@@ -130,6 +135,8 @@ size_t image_notes(const struct image *img, const struct note **ret);       /* o
 size_t image_segments(const struct image *img, const struct segment **ret); /* sorted, not overlapping: what can be read */
 const struct mapping *image_mapping_at(const struct image *img, addr_t addr);
 const struct segment *image_segment_at(const struct image *img, addr_t addr);
+/* What is mapped at addr; ERR_ABSENT: nothing, or the file's program headers are cut off. */
+int image_mapped_at(const struct image *img, addr_t addr, struct mapped *ret) MUST_CHECK;
 
 /* All of it or ERR_FAULT (buf untouched where nothing was captured); reads may cross segments that touch. */
 int image_read(struct image *img, addr_t addr, void *buf, size_t len) MUST_CHECK;

@@ -29,8 +29,8 @@ static const struct kept_reg arm_regs[] = {
 
 #define REGS(list) .regs = list, .n_regs = sizeof(list) / sizeof *(list)
 static const struct { uint16_t machine; struct signal_context context; } contexts[] = {
-	{ X86_64, { REGS(x86_64_regs), .general = 16, .sp = 120, .pc = 128, .size = 256, .traps = true, .trap = 160, .error = 152, .fault = 176 } },
-	{ I386, { REGS(i386_regs), .general = 8, .sp = 28, .pc = 56, .size = 88, .traps = true, .trap = 48, .error = 52, .fault = 84 } },
+	{ X86_64, { REGS(x86_64_regs), .general = 16, .sp = 120, .pc = 128, .size = 256, .traps = true, .trap = 160, .error = 152, .fault = 176, .floats = 184, .status = 2, .mxcsr = 24 } },
+	{ I386, { REGS(i386_regs), .general = 8, .sp = 28, .pc = 56, .size = 88, .traps = true, .trap = 48, .error = 52, .fault = 84, .floats = 76, .status = 4, .mxcsr = 136, .magic = 110 } },
 	{ AARCH64, { REGS(aarch64_regs), .general = 31, .sp = 256, .pc = 264, .size = 288, .fault = 0, .records = 288 } },
 	/* trap_no and error_code are 0 where the kernel is a 64-bit one. */
 	{ ARM, { REGS(arm_regs), .general = 15, .sp = 64, .pc = 72, .size = 84, .fault = 80 } },

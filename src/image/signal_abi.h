@@ -12,6 +12,8 @@ struct signal_context {
 	uint16_t sp, pc, size;
 	bool traps;                  /* x86: trap and error are what the processor said when it last trapped in the thread */
 	uint16_t trap, error, fault;
+	uint16_t floats;             /* x86: where a pointer to what fxsave wrote is kept; 0: none */
+	uint8_t status, mxcsr, magic; /* in that: x87's status (its control is at 0), mxcsr, and what is 0 where there is one (0: there always is) */
 	uint16_t records;            /* aarch64: what follows the registers; 0: none */
 };
 /* NULL: not known. */

@@ -28,7 +28,10 @@ static const struct code codes[] = {
 	{ SIGFPE, 2, "FPE_INTOVF", "integer overflow" },
 	{ SIGFPE, 3, "FPE_FLTDIV", "floating-point division by zero" },
 	{ SIGFPE, 4, "FPE_FLTOVF", "floating-point overflow" },
+	{ SIGFPE, 5, "FPE_FLTUND", "floating-point underflow" },
+	{ SIGFPE, 6, "FPE_FLTRES", "inexact floating-point result" },
 	{ SIGFPE, 7, "FPE_FLTINV", "invalid floating-point operation" },
+	{ SIGFPE, 14, "FPE_FLTUNK", "a floating-point exception" },
 	{ SIGTRAP, 1, "TRAP_BRKPT", "breakpoint instruction" },
 	{ SIGTRAP, 2, "TRAP_TRACE", "single step" },
 	{ SIGSYS, 1, "SYS_SECCOMP", "a seccomp filter refused a system call" },
@@ -177,8 +180,10 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 	if (none)
 		return title_without_address(t->img, r, &in, access, name, f->signo == SIGBUS && f->code == 1);
 	struct str words = address_words(t->img, r->arena, addr, f->signo == SIGSEGV && code == 1, f->regs, f->tid);
-	if (fetched)
-		words = str_printf(r->arena, "%s %s", arrival_words(arrival_at(t, f->regs).how), addr < FAULT_NULL_PAGE ? "a null pointer"
+	if (fetched && addr && addr < FAULT_NULL_PAGE)
+		words = str_printf(r->arena, "%s an address " STR_FMT, arrival_words(arrival_at(t, f->regs).how), STR_ARG(words));
+	else if (fetched)
+		words = str_printf(r->arena, "%s %s", arrival_words(arrival_at(t, f->regs).how), !addr ? "a null pointer"
 			: image_segment_at(t->img, addr) || (f->signo == SIGSEGV && code == 2) ? "memory that is no code" : "unmapped memory");
 	else if ((!words.s || (f->signo == SIGSEGV && code == 2 && addr >= FAULT_NULL_PAGE && !str_starts(words, "stack overflow"))) && c && c->words)
 		words = str_of(c->words); /* SEGV_ACCERR: it is in a mapping, so not past the end of one that the core has */

@@ -40,7 +40,10 @@ enum origin handler_origin(struct target *t, struct report *r, const struct sign
 	const bool unmapped = arm && !told && sf->addr && !seg && !image_mapping_at(t->img, sf->addr);
 	/* It may be of a trap that the process recovered from long ago. */
 	const enum trap_fit fit = called ? TRAP_OTHER : sf->trapped || unmapped ? trap_fits(t, r, sf) : TRAP_UNDECIDED;
-	in->signo = signal_is_fault(last) ? last : ((sf->trapped && sf->trap == TRAP_PAGE) || unmapped) && fit != TRAP_OTHER ? SIGSEGV : last;
+	/* What a handler raises need not be the signal that it was called for.  Trap 0 is also none at all. */
+	const int by_trap = sf->trapped ? trap_signal(t->img, sf) : unmapped ? SIGSEGV : 0;
+	const bool of_trap = by_trap && (fit == TRAP_FITS || (fit == TRAP_UNDECIDED && !signal_is_fault(last) && (sf->trap != TRAP_DIVIDE || unmapped)));
+	in->signo = of_trap && !(signal_is_fault(last) && (arm || (trap_is(sf->trap, last) && by_trap != SIGBUS))) ? by_trap : last;
 	in->code = 1;
 	in->addr = sf->regs.pc;
 	const bool memory = in->signo == SIGSEGV || in->signo == SIGBUS, trapped = sf->trapped && (memory || !arm);
@@ -53,25 +56,27 @@ enum origin handler_origin(struct target *t, struct report *r, const struct sign
 		}
 	/* A machine that keeps no trap: the signal says that there was one. */
 	} else if (signal_is_fault(in->signo) && (in->signo == SIGSYS || !called) && (!trapped || (trap_is(sf->trap, in->signo) && (fit != TRAP_OTHER || in->signo == SIGSYS)))) {
-		if (!trapped)
+		if (trapped)
+			in->code = trap_code(t->img, sf, in->signo);
+		if (!trapped || sf->trap == TRAP_PAGE)
 			in->addr = sf->addr;
-		if (!trapped || in->signo == SIGILL || in->signo == SIGTRAP || in->signo == SIGSYS)
-			return ORIGIN_FAULT;
-		if (sf->trap == TRAP_PAGE) {
-			in->code = in->signo == SIGBUS ? 2 : (int)(sf->error & 1) + 1;
-			in->addr = sf->addr;
-			return ORIGIN_FAULT;
-		}
-		if (sf->trap == TRAP_ALIGNMENT)
+		else if (sf->trap == TRAP_ALIGNMENT)
 			in->addr = 0;
-		else if (in->signo != SIGFPE)
-			in->code = SI_KERNEL;
 		return ORIGIN_FAULT;
 	}
 	in->doubtful = false;
 	in->code = SI_TKILL;
 	in->addr = 0;
-	return sending_to(t->img, &sf->regs, image_facts(t->img)->pid, tid, in->signo) != SENDS_NO ? ORIGIN_OWN : ORIGIN_OUTSIDE;
+	if (sending_to(t->img, &sf->regs, image_facts(t->img)->pid, tid, in->signo) != SENDS_NO)
+		return ORIGIN_OWN;
+	/* Or one that is a crash, too, if the process sends it to itself. */
+	static const int crashes[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };
+	for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
+		if (sending_to(t->img, &sf->regs, image_facts(t->img)->pid, tid, crashes[i]) == SENDS_YES) {
+			in->signo = crashes[i];
+			return ORIGIN_OWN;
+		}
+	return ORIGIN_OUTSIDE;
 }
 
 /*
@@ -293,7 +298,7 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 		if (other > 0)
 			origin = ORIGIN_OWN;
 		/* A handler of something else, which was at work when the crash came. */
-		if (origin != ORIGIN_FAULT && ((in.signo != last && (origin != ORIGIN_OWN || in.signo != SIGABRT)) || (origin == ORIGIN_OUTSIDE && (found || led <= 0 || (f->siginfo.known && f->siginfo.code > 0) ||
+		if (origin != ORIGIN_FAULT && ((in.signo != last && (origin != ORIGIN_OWN || !(in.signo == SIGABRT || signal_is_fault(in.signo)))) || (origin == ORIGIN_OUTSIDE && (found || led <= 0 || (f->siginfo.known && f->siginfo.code > 0) ||
 		    ended_by_itself(th, sf.regs.pc))))) {
 			if (sf.has_info || led > 0)
 				note_other(r, &sf, f->pid, led > 0 && !in.doubtful);

@@ -288,6 +288,41 @@ static void find_divisor(struct image *img, const struct decoded *d, struct inst
 	}
 }
 
+/* Has the quotient of the two registers that are divided, high and low, room in one?  All of so many bits. */
+static bool quotient_fits(uint64_t high, uint64_t low, uint64_t divisor, unsigned bits, bool sign)
+{
+	const uint64_t top = UINT64_C(1) << (bits - 1);
+	bool negative = false;
+	if (!sign)
+		return high < divisor;
+	if (high & top) {
+		negative = !negative;
+		low = low_bits(~low + 1, bits);
+		high = low_bits(~high + !low, bits);
+	}
+	if (divisor & top) {
+		negative = !negative;
+		divisor = low_bits(~divisor + 1, bits);
+	}
+	/* What is divided must be less than divisor * 2^(bits - 1), or one divisor more: there is a negative number more. */
+	uint64_t limit = low_bits(divisor << (bits - 1), bits), limit_high = divisor >> 1;
+	if (negative) {
+		limit = low_bits(limit + divisor, bits);
+		limit_high += limit < divisor;
+	}
+	return high < limit_high || (high == limit_high && low < limit);
+}
+
+static void find_quotient(const struct decoded *d, struct instruction *ret)
+{
+	const bool known = d->regs->known & 1 && d->regs->known >> x86_dwarf(d->abi, d->abi->width == 8 ? ZYDIS_REGISTER_RDX : ZYDIS_REGISTER_EDX) & 1;
+	const unsigned bits = d->op[0].size;
+	const uint64_t low = d->regs->value[0]; /* rax */
+	const uint64_t high = d->regs->value[x86_dwarf(d->abi, d->abi->width == 8 ? ZYDIS_REGISTER_RDX : ZYDIS_REGISTER_EDX)];
+	if (known && ret->divisor_known && ret->divisor && bits >= 8 && bits <= 64)
+		ret->quotient_fits = quotient_fits(low_bits(bits == 8 ? low >> 8 : high, bits), low_bits(low, bits), ret->divisor, bits, d->in.mnemonic == ZYDIS_MNEMONIC_IDIV);
+}
+
 int instruction_at(struct image *img, const struct regs *regs, bool known, addr_t fault, struct arena *a, struct instruction *ret)
 {
 	struct decoded d = { .abi = image_abi(img), .regs = regs };
@@ -308,7 +343,7 @@ int instruction_at(struct image *img, const struct regs *regs, bool known, addr_
 	struct instruction in = { .text = str_from_bytes(a, text, strlen(text)) };
 	in.divides = d.in.mnemonic == ZYDIS_MNEMONIC_DIV || d.in.mnemonic == ZYDIS_MNEMONIC_IDIV;
 	if (in.divides && d.in.operand_count)
-		find_divisor(img, &d, &in);
+		find_divisor(img, &d, &in), find_quotient(&d, &in);
 	put_registers(&d, a, &in);
 	in.privileged = is_privileged(&d.in);
 	in.checked = loads_checked(&d);

@@ -28,6 +28,7 @@ struct instruction {
 	bool divides;
 	bool divisor_known;
 	uint64_t divisor;
+	bool quotient_fits;       /* it is known that it does not fault */
 	addr_t target;            /* where a return, jump or call would have gone; 0: not known, or it is none */
 	const char *transfer;     /* "return", "jump", "call"; NULL */
 };

@@ -25,6 +25,82 @@ bool trap_is(unsigned trap, int signo)
 	return signo == SIGSYS;
 }
 
+/* Of a page fault: is there a mapping, and does it allow what was wanted? */
+static bool is_mapped(const struct image *img, const struct signal_frame *sf, bool *allowed)
+{
+	enum { READ = 1, WRITE = 2, EXECUTE = 4, WRITES = 2 };
+	struct mapped m;
+	const unsigned wanted = sf->error & FETCH ? EXECUTE : sf->error & WRITES ? WRITE : READ;
+	if (image_mapped_at(img, sf->addr, &m) < 0)
+		return false;
+	*allowed = m.prot & wanted;
+	return true;
+}
+
+int trap_signal(const struct image *img, const struct signal_frame *sf)
+{
+	enum { REFUSED = 1 };
+	const struct mapping *m;
+	bool allowed;
+	switch (sf->trap) {
+	case TRAP_DIVIDE: case TRAP_X87: case TRAP_SIMD: return SIGFPE;
+	case TRAP_DEBUG: case TRAP_BREAKPOINT: return SIGTRAP;
+	case TRAP_ILLEGAL: return SIGILL;
+	case 4: case 5: case 9: case 10: case TRAP_PROTECTION: return SIGSEGV;
+	case 11: case 12: case TRAP_ALIGNMENT: return SIGBUS;
+	case TRAP_PAGE: /* what is mapped, and allows it, is a file that has no such page, or cannot give it */
+		m = image_mapping_at(img, sf->addr);
+		return m && m->path.len && !(sf->error & REFUSED) && is_mapped(img, sf, &allowed) && allowed ? SIGBUS : SIGSEGV;
+	}
+	return 0;
+}
+
+/* Which floating-point exception was not masked: fpu__exception_code() of Linux arch/x86/kernel/fpu/core.c. */
+static int float_code(struct image *img, const struct signal_frame *sf)
+{
+	enum { MASKED = 7 /* mxcsr: from a flag to its mask */, UNKNOWN = 14 /* FPE_FLTUNK */ };
+	const struct signal_context *c = signal_context_of(image_abi(img));
+	static const struct { unsigned flags; int code; } by_flag[] = { { 1, FPE_FLTINV }, { 4, FPE_FLTDIV }, { 8, FPE_FLTOVF }, { 0x12, FPE_FLTUND }, { 0x20, FPE_FLTRES } };
+	uint64_t control, status;
+	addr_t state;
+	if (!c || !c->floats || image_read_ptr(img, sf->at + c->floats, &state) < 0 || !state)
+		return UNKNOWN;
+	if (sf->trap == TRAP_SIMD) {
+		uint64_t magic = 0;
+		if ((c->magic && (image_read_uint(img, state + c->magic, 2, &magic) < 0 || magic)) || image_read_uint(img, state + c->mxcsr, 4, &status) < 0)
+			return UNKNOWN;
+		control = status >> MASKED;
+	} else if (image_read_uint(img, state, 2, &control) < 0 || image_read_uint(img, state + c->status, 2, &status) < 0) {
+		return UNKNOWN;
+	}
+	for (size_t i = 0; i < sizeof by_flag / sizeof *by_flag; i++)
+		if (status & ~control & by_flag[i].flags)
+			return by_flag[i].code;
+	return UNKNOWN;
+}
+
+int trap_code(struct image *img, const struct signal_frame *sf, int signo)
+{
+	enum { REFUSED = 1, PROTECTION_KEY = 32, ADDRESS = 2 /* BUS_ADRERR */ };
+	const struct signal_context *c = signal_context_of(image_abi(img));
+	bool allowed;
+	if (signo == SIGSYS)
+		return 1;
+	switch (sf->trap) {
+	case TRAP_PAGE:
+		if (signo == SIGBUS)
+			return ADDRESS;
+		if (c && c->traps && sf->error & PROTECTION_KEY)
+			return 4;
+		return sf->error & REFUSED || (is_mapped(img, sf, &allowed) && !allowed) ? 2 : 1;
+	case TRAP_ALIGNMENT: case TRAP_DIVIDE: return 1;
+	case TRAP_ILLEGAL: return 2; /* ILL_ILLOPN: exc_invalid_op() */
+	case TRAP_DEBUG: return 2; /* TRAP_TRACE */
+	case TRAP_X87: case TRAP_SIMD: return float_code(img, sf);
+	}
+	return SI_KERNEL;
+}
+
 /* Where there is no decoder: F6 or F7, /6 or /7. */
 static enum trap_fit divides(struct image *img, const struct regs *regs)
 {
@@ -67,7 +143,7 @@ static enum trap_fit x86_fits(struct target *t, struct report *r, const struct s
 	int rc = instruction_at(t->img, &sf->regs, false, 0, r->arena, &in);
 	switch (sf->trap) {
 	case TRAP_DIVIDE: /* or no trap at all */
-		return rc == ERR_CORRUPT ? TRAP_OTHER : rc < 0 ? divides(t->img, &sf->regs) : in.divides ? TRAP_FITS : TRAP_OTHER;
+		return rc == ERR_CORRUPT ? TRAP_OTHER : rc < 0 ? divides(t->img, &sf->regs) : in.divides && !in.quotient_fits ? TRAP_FITS : TRAP_OTHER;
 	case TRAP_ILLEGAL: /* or one that this processor does not have */
 		return rc == ERR_CORRUPT || (rc == 0 && in.undefined) ? TRAP_FITS : TRAP_UNDECIDED;
 	case TRAP_PROTECTION:

@@ -9,6 +9,9 @@ enum trap_fit { TRAP_OTHER, TRAP_FITS, TRAP_UNDECIDED };
 
 /* Is this x86 trap told by that signal? */
 bool trap_is(unsigned trap, int signo);
+/* The signal by which Linux tells of sf's trap, and that signal's code ; 0: of none that a program can have. */
+int trap_signal(const struct image *img, const struct signal_frame *sf);
+int trap_code(struct image *img, const struct signal_frame *sf, int signo);
 /*
  * Would the instruction at sf->regs trap so, for a fault of memory at sf->addr?  TRAP_UNDECIDED: its bytes are not at hand, there is no
  * decoder for it, or it can do many things.

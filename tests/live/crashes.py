@@ -284,7 +284,7 @@ def compiled(folder, name, compilers):
     """programs/NAME as a library, or None."""
     source, library = os.path.join(HERE, "..", "..", "fixtures", "programs", name), os.path.join(folder, name + ".so")
     for compiler in compilers:
-        if shutil.which(compiler) and run([compiler, "-O1", "-w", "-shared", "-fPIC", "-o", library, source]).returncode == 0:
+        if shutil.which(compiler) and run([compiler, "-O1", "-w", "-shared", "-fPIC", "-o", library, source, "-lm"]).returncode == 0:
             return library
     return None
 
@@ -364,6 +364,15 @@ HANDLERS = (  # function, what else runs; kind, title, what a line with this key
     ("watched_fault", None, "crash", ITSELF, "handler", r"thread \d+ \(main\) stands in a handler of a fault: SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
     ("stuck_in_fault", None, "stopped", r"SIGABRT sent by pid \d+ \(uid \d+\)", "handler", r"thread \d+ \(main\) stands in a handler of a fault: SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
     ("timer_ends", None, "crash", r"SIGSEGV: a timer of the process ran out \(timer_create\)", "exception", r".*"),
+    ("ended_divide", None, "crash", r"SIGFPE: integer division by zero at 0x[0-9a-f]+", "handler", r"end ran then; the process ended by SIGABRT"),
+    ("ended_float", None, "crash", r"SIGFPE: floating-point division by zero at 0x[0-9a-f]+", "handler", r"end ran then; the process ended by SIGABRT"),
+    ("ended_illegal", None, "crash", r"SIGILL: illegal operand at 0x[0-9a-f]+", "handler", r"end ran then; the process ended by SIGABRT"),
+    ("ended_bus", None, "crash", r"SIGBUS: write to address 0x[0-9a-f]+008 \(past the end of the mapped file, or its file system is full or failed\)", "handler", r"end ran then; .*"),
+    ("ended_read_only", None, "crash", r"SIGSEGV: write to address 0x[0-9a-f]+005 \(the mapping does not allow it\)", "handler", r"end ran then; the process ended by SIGABRT"),
+    ("ended_raised", None, "crash", r"SIGFPE: the process sent it to itself", "raised by", r"(raise|gsignal)\(\) <- ended_raised \(handlers.c.so\)"),
+    ("stuck_in_divide", None, "stopped", r"SIGABRT sent by pid \d+ \(uid \d+\)", "handler", r"thread \d+ \(main\) stands in a handler of a fault: SIGFPE: integer division by zero at .*"),
+    ("alarm_ends", None, "crash", ITSELF, "raised by", r"abort\(\) <- end \(handlers.c.so\) <- \(a signal came\) <- alarm_ends \(handlers.c.so\)"),
+    ("null_member", None, "crash", r"SIGSEGV: execution of address 0x10 \(a call of an address 16 bytes past a null pointer\)", "in", r"null_member, .*\(its call went to 0x10\)"),
     ("sent_by_thread", None, "crash", r"SIGSEGV: the process sent it to itself(, likely by another thread than this one)?", "in|raised by", r"pause.*|__libc_pause.*|kill\(\).*"),
 )
 
