@@ -69,7 +69,7 @@ def gdb_stacks(exe, core, root):
     script = os.path.join(os.path.dirname(core), "stacks.py")
     with open(script, "w") as f:
         f.write(GDB)
-    argv = ["gdb", "-nx", "-batch"] + (["-ex", "set sysroot " + root] if root else []) + ["-ex", "source " + script, exe, core]
+    argv = ["gdb", "-nx", "-batch"] + (["-iex", "set sysroot " + root, "-iex", "set debug-file-directory %s/usr/lib/debug" % root] if root else []) + ["-ex", "source " + script, exe, core]
     text = run(argv, timeout=300).stdout.decode("utf-8", "replace")
     out = {}
     for line in text.split("\n"):
