@@ -5,10 +5,12 @@
 #include "inspect/abort.h"
 
 #include <signal.h>
+#include <string.h>
 
+#include "inspect/cxx_type.h"
 #include "inspect/fatal.h"
 
-enum { CALLERS = 8, CHAIN = 6, STACK_MAX = 1 << 16, BASES = 8 };
+enum { CALLERS = 8, CHAIN = 6, STACK_MAX = 1 << 16, BASES = 8, LOOK_BASES = 64 };
 
 /*
  * What glibc printed before it called abort: a failed assertion, a malloc check, a buffer overflow.  `__abort_msg` points to
@@ -63,43 +65,6 @@ static const uint64_t exception_class[] = { 0x474e5543432b2b00 /* GNUCC++ */, 0x
 /* GNUCC++ of std::rethrow_exception: its header has the address of the exception itself where others have the type (__cxa_dependent_exception). */
 static const uint64_t dependent_class = 0x474e5543432b2b01;
 
-/* "St13runtime_error" -> "std::runtime_error", "N4shop5ErrorE" -> "shop::Error"; others as they are. */
-static struct str type_words(struct arena *a, struct str mangled)
-{
-	static const struct { const char *mangled, *words; } plain[] = {
-		{ "i", "int" }, { "j", "unsigned int" }, { "l", "long" }, { "m", "unsigned long" }, { "x", "long long" }, { "y", "unsigned long long" },
-		{ "b", "bool" }, { "c", "char" }, { "d", "double" }, { "f", "float" }, { "PKc", "const char *" }, { "Pc", "char *" },
-		{ "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", "std::string" }, { "Ss", "std::string" },
-	};
-	for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
-		if (str_is(mangled, plain[i].mangled))
-			return str_of(plain[i].words);
-	struct sb b = { 0 };
-	const char *s = mangled.s, *end = mangled.s + mangled.len;
-	const bool nested = s < end && *s == 'N';
-	s += nested;
-	if (end - s > 2 && s[0] == 'S' && s[1] == 't') {
-		sb_printf(&b, "std::");
-		s += 2;
-	}
-	bool good = true, first = true;
-	while (good && s < end && *s >= '1' && *s <= '9') {
-		size_t n = 0;
-		while (s < end && *s >= '0' && *s <= '9' && n < 4096)
-			n = n * 10 + (size_t)(*s++ - '0');
-		good = n && n <= (size_t)(end - s) && (first || nested);
-		if (!good)
-			break;
-		sb_printf(&b, first ? "" : "::");
-		sb_bytes(&b, s, n);
-		first = false;
-		s += n;
-	}
-	good = good && !first && (nested ? end - s == 1 && *s == 'E' : s == end);
-	struct str words = sb_take(&b, a);
-	return good ? words : mangled;
-}
-
 static struct str type_name_at(struct target *t, struct arena *a, addr_t type)
 {
 	addr_t name;
@@ -110,25 +75,66 @@ static struct str type_name_at(struct target *t, struct arena *a, addr_t type)
 	if (s.len && s.s[0] == '*') /* of internal linkage */
 		s = (struct str){ s.s + 1, s.len - 1 };
 	for (size_t i = 0; i < s.len; i++)
-		if (!((s.s[i] | 32) >= 'a' && (s.s[i] | 32) <= 'z') && !(s.s[i] >= '0' && s.s[i] <= '9') && s.s[i] != '_')
+		if (!((s.s[i] | 32) >= 'a' && (s.s[i] | 32) <= 'z') && !(s.s[i] >= '0' && s.s[i] <= '9') && !strchr("_$.", s.s[i]))
 			return (struct str){ 0 };
 	return s;
 }
 
-/* what() of the classes that keep a text: std::logic_error, std::runtime_error and what derives from them by one base each. */
-static struct str what_of(struct target *t, struct arena *a, addr_t type, addr_t object)
+static struct str what_in(struct target *t, struct arena *a, addr_t type, addr_t object, unsigned depth, unsigned *looked);
+
+/*
+ * Of several bases, or one that is virtual (__vmi_class_type_info): flags, their number, and of each its type and where it lies in the
+ * object, or, of a virtual one, where the table of the object's functions says it (Itanium C++ ABI, 2.9.5).
+ */
+static struct str what_of_bases(struct target *t, struct arena *a, addr_t type, addr_t object, unsigned depth, unsigned *looked)
 {
-	for (unsigned i = 0; i < BASES && type; i++) {
+	enum { FLAGS_MAX = 0x1f, VIRTUAL = 1, PUBLIC = 2, SHIFT = 8 };
+	uint64_t flags, n, where;
+	addr_t base, table;
+	struct str s = { 0 };
+	if (image_read_uint(t->img, type + 16, 4, &flags) < 0 || flags > FLAGS_MAX || image_read_uint(t->img, type + 20, 4, &n) < 0 || !n || n > BASES)
+		return s;
+	for (addr_t at = type + 24; n-- && !s.s; at += 16) {
+		if (image_read_ptr(t->img, at, &base) < 0 || image_read_uint(t->img, at + 8, 8, &where) < 0)
+			break;
+		uint64_t by = (uint64_t)((int64_t)where >> SHIFT);
+		if (where & VIRTUAL && (image_read_ptr(t->img, object, &table) < 0 || image_read_uint(t->img, table + by, 8, &by) < 0))
+			continue;
+		if (where & PUBLIC)
+			s = what_in(t, a, base, object + by, depth + 1, looked);
+	}
+	return s;
+}
+
+static struct str what_in(struct target *t, struct arena *a, addr_t type, addr_t object, unsigned depth, unsigned *looked)
+{
+	for (unsigned i = depth; i < BASES && type && ++*looked <= LOOK_BASES; i++) {
 		struct str name = type_name_at(t, a, type);
-		addr_t text;
+		addr_t text, base;
 		if (!name.s)
 			break;
 		if (str_is(name, "St11logic_error") || str_is(name, "St13runtime_error"))
 			return image_read_ptr(t->img, object + 8, &text) == 0 ? fatal_text_at(t, a, text) : (struct str){ 0 };
-		if (image_read_ptr(t->img, type + 16, &type) < 0) /* __si_class_type_info */
+		if (image_read_ptr(t->img, type + 16, &base) < 0)
 			break;
+		if (!type_name_at(t, a, base).s) /* no __si_class_type_info */
+			return what_of_bases(t, a, type, object, i, looked);
+		type = base;
 	}
 	return (struct str){ 0 };
+}
+
+/*
+ * The text of what was thrown: itself, or the one that std::logic_error and std::runtime_error keep for what(), a pointer behind that of
+ * the functions (libstdc++'s __cow_string, libc++'s __libcpp_refstring).
+ */
+static struct str what_of(struct target *t, struct arena *a, struct str name, addr_t type, addr_t object)
+{
+	unsigned looked = 0;
+	addr_t text;
+	if (str_is(name, "PKc") || str_is(name, "Pc") || str_is(name, "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"))
+		return image_read_ptr(t->img, object, &text) == 0 ? fatal_text_at(t, a, text) : (struct str){ 0 };
+	return what_in(t, a, type, object, 0, &looked);
 }
 
 /* The type of the exception whose header stands at *header, or 0; of one that std::rethrow_exception threw again, *header becomes its own. */
@@ -183,8 +189,8 @@ static struct str cxx_exception(struct target *t, struct report *r, const struct
 				r->verdict.likely = true;
 				report_problem(r, P_LIKELY, "the C++ exception was found on the stack of the function that ended the process");
 			}
-			struct str what = class == exception_class[0] ? what_of(t, r->arena, type, header + EXCEPTION_OBJECT) : (struct str){ 0 };
-			struct str words = type_words(r->arena, name);
+			struct str what = what_of(t, r->arena, name, type, header + EXCEPTION_OBJECT);
+			struct str words = cxx_type_words(r->arena, name);
 			return what.s ? str_printf(r->arena, "an uncaught C++ exception: " STR_FMT ": " STR_FMT, STR_ARG(words), STR_ARG(what))
 				: str_printf(r->arena, "an uncaught C++ exception: " STR_FMT, STR_ARG(words));
 		}

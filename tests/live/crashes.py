@@ -275,8 +275,9 @@ IN_C = (  # function: the title, as a pattern
 )
 IN_CXX = (
     ("throw_std", "std::out_of_range: index 9 of 3"), ("throw_own", "shop::Rejected: order 7 was rejected"), ("throw_plain", "shop::Plain"),
-    ("throw_int", "int"), ("throw_text", "const char *"), ("throw_system", "std::system_error: reading it: No such file or directory"),
-    ("throw_kept", "std::out_of_range: 5Order"),
+    ("throw_int", "int"), ("throw_text", "const char *: a text"), ("throw_system", "std::system_error: reading it: No such file or directory"),
+    ("throw_kept", "std::out_of_range: 5Order"), ("throw_noted", "shop::Noted<std::out_of_range>: noted"), ("throw_shared", "shop::Shared: kept by a virtual base"),
+    ("throw_hidden", "(anonymous namespace)::Hidden: of this file alone"), ("throw_within", "std::_Nested_exception<std::logic_error>: what came of it"),
 )
 
 
