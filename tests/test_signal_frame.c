@@ -574,17 +574,24 @@ END_TEST
 /* Innermost first, up to a Python frame; the crash is at 0x20, the first one. */
 START_TEST(ended_itself)
 {
-	static const struct { const char *f[6], *chain; } cases[] = {
+	static const struct { const char *f[10], *chain; bool panicked; } cases[] = {
 		{ { "__pthread_kill_implementation", "raise", "abort", "work", "run" }, "abort() <- work <- run" },
 		{ { "__pthread_kill_implementation.constprop.0", "raise@@GLIBC_2.2.5", "__GI_abort.cold", "work.isra.0" }, "abort() <- work" },
 		{ { "raise", "abort", "_Py_FatalErrorFunc.cold", "PyMem_Free.localalias" }, "abort() <- _Py_FatalErrorFunc <- PyMem_Free" },
 		{ { "read", "work" }, NULL },
+		{ { "gsignal", "abort", "std::sys::pal::unix::abort_internal", "std::process::abort", "std::panicking::panic_with_hook", "__rustc::rust_begin_unwind",
+		    "core::panicking::panic_fmt", "core::option::unwrap_failed", "shop::total" }, "abort() <- core::option::unwrap_failed <- shop::total", true },
+		{ { "raise", "abort", "std::sys_common::backtrace::__rust_end_short_backtrace", "rust_begin_unwind", "core::panicking::panic_nounwind_fmt",
+		    "core::panicking::panic_cannot_unwind", "go_on" }, "abort() <- core::panicking::panic_cannot_unwind <- go_on", true },
+		{ { "raise", "abort", "std::process::abort", "give_up", "std::panicking::try" }, "abort() <- give_up <- std::panicking::try", false },
+		{ { "raise", "abort", "work", "std::panicking::begin_panic" }, "abort() <- work <- std::panicking::begin_panic", false },
+		{ { "read", "rust_panic" }, NULL, false },
 	};
 	struct report *r = report_new();
-	struct report_frame frames[7] = { { .function = STR("go"), .python = true } };
-	const struct report_frame *list[7] = { &frames[0] };
+	struct report_frame frames[11] = { { .function = STR("go"), .python = true } };
+	const struct report_frame *list[11] = { &frames[0] };
 	size_t n = 1;
-	for (size_t k = 6; k-- > 0;)
+	for (size_t k = 10; k-- > 0;)
 		if (cases[_i].f[k]) {
 			frames[n] = (struct report_frame){ .function = str_of(cases[_i].f[k]), .pc = 0x20 + k, .module = STR("/usr/lib/libpython3.so") };
 			list[n] = &frames[n];
@@ -594,6 +601,7 @@ START_TEST(ended_itself)
 	report_fold(r, list, n, &th.runs, &th.n_runs);
 	const struct str chain = abort_chain(r, &th, 0x20);
 	ck_assert_msg(cases[_i].chain ? str_is(chain, cases[_i].chain) : !chain.s, STR_FMT, STR_ARG(chain));
+	ck_assert_int_eq(abort_panicked(&th, 0x20), cases[_i].panicked);
 	report_free(r);
 }
 END_TEST
@@ -673,7 +681,7 @@ int main(void)
 	tcase_add_loop_test(c, returned, 0, 11);
 	tcase_add_loop_test(c, handler_name, 0, 8);
 	tcase_add_loop_test(c, in_raise, 0, 6);
-	tcase_add_loop_test(c, ended_itself, 0, 4);
+	tcase_add_loop_test(c, ended_itself, 0, 9);
 	tcase_add_loop_test(c, no_frame, 0, COUNT(wrong));
 	suite_add_tcase(s, c);
 	return suite_run(s);

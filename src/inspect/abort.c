@@ -1,6 +1,6 @@
 /*
- * Why a process ended itself: by CPython's fatal error (fatal.c), by a C++ exception, known by its header, that nobody caught, or by
- * glibc, whose message a variable holds.
+ * Why a process ended itself: by CPython's fatal error (fatal.c), by a C++ exception, known by its header, that nobody caught, by a
+ * panic of Rust's, or by glibc, whose message a variable holds.
  */
 #include "inspect/abort.h"
 
@@ -199,6 +199,41 @@ static struct str cxx_exception(struct target *t, struct report *r, const struct
 	return thrown && !rethrown ? STR("an uncaught C++ exception (its type is not known)") : STR("C++'s std::terminate was called");
 }
 
+/* ---- Rust */
+
+/*
+ * What a panic runs before it ends the process, and what its abort is made of (library/std/src/panicking.rs, library/core/src/panicking.rs,
+ * library/std/src/sys; the first names are of 1.40 on, __rustc:: of 1.86 on): not shown, as what CPython's fatal errors are made of is not.
+ */
+static bool rust_machinery(struct str name, bool *panics)
+{
+	static const struct { const char *name; bool all, panics; } names[] = {
+		{ "std::panicking::", false, true }, { "rust_begin_unwind", true, true }, { "__rustc::rust_begin_unwind", true, true }, { "rust_panic", true, true },
+		{ "__rust_start_panic", true, true }, { "core::panicking::panic_fmt", true, true }, { "core::panicking::panic", true, true },
+		{ "core::panicking::panic_nounwind", true, true }, { "core::panicking::panic_nounwind_fmt", true, true }, { "__rustc::", false, false },
+		{ "std::sys::", false, false }, { "std::sys_common::", false, false }, { "std::process::abort", true, false }, { "std::alloc::rust_oom", false, false },
+		{ "__rust_abort", true, false },
+	};
+	for (size_t i = 0; name.len && i < sizeof names / sizeof *names; i++)
+		if (names[i].all ? str_is(name, names[i].name) : str_starts(name, names[i].name)) {
+			*panics |= names[i].panics;
+			return true;
+		}
+	return false;
+}
+
+bool abort_panicked(const struct report_thread *th, addr_t pc)
+{
+	struct inward w = inward_from(th, pc);
+	const struct report_frame *f;
+	bool panics = false;
+	while ((f = inward_next(&w)) && !f->python && !f->likely && abort_raises(f->function))
+		;
+	for (; f && !f->python && !f->likely && rust_machinery(str_function(f->function), &panics); f = inward_next(&w))
+		;
+	return panics;
+}
+
 /* ---- what is said */
 
 struct str abort_title(struct target *t, struct report *r, const struct report_thread *th, addr_t pc)
@@ -209,6 +244,8 @@ struct str abort_title(struct target *t, struct report *r, const struct report_t
 		text = cxx_exception(t, r, &s);
 	if (text.s)
 		return str_printf(r->arena, "SIGABRT: " STR_FMT, STR_ARG(text));
+	if (abort_panicked(th, pc))
+		return STR("SIGABRT: a Rust panic");
 	const int prints = prints_message(th, pc);
 	text = prints < 0 ? (struct str){ 0 } : libc_message(t, r->arena);
 	if (text.s && !prints) {
@@ -260,6 +297,9 @@ struct str abort_chain(const struct report *r, const struct report_thread *th, a
 			sb_printf(&b, " <- ");
 			sb_str(&b, str_function(f->function));
 		}
+	bool panics = false;
+	for (look = after; (f = inward_next(&look)) && !f->python && rust_machinery(str_function(f->function), &panics);)
+		after = look;
 	size_t n = 1u + fatal;
 	bool caller = fatal; /* of the fatal error: shown, whatever it is */
 	for (look = after; (f = inward_next(&look)) && !f->python;)

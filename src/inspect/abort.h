@@ -1,4 +1,4 @@
-/* Why a process ended itself: the text of a fatal error, of a failed assertion, the C++ exception that nobody caught. */
+/* Why a process ended itself: the text of a fatal error, of a failed assertion, the C++ exception that nobody caught, a panic of Rust's. */
 #ifndef INSPECT_ABORT_H
 #define INSPECT_ABORT_H
 
@@ -8,6 +8,8 @@
 struct str abort_title(struct target *t, struct report *r, const struct report_thread *th, addr_t pc);
 /* "abort() <- _Py_FatalErrorFunc <- PyMem_Free <- foo.so": the way there, innermost first; s NULL if no function of it is known. */
 struct str abort_chain(const struct report *r, const struct report_thread *th, addr_t pc);
+/* Was it a panic of Rust's that ended it? */
+bool abort_panicked(const struct report_thread *th, addr_t pc);
 /* Is this the name of a function that ends the process or sends it a signal? */
 bool abort_raises(struct str name);
 
