@@ -83,6 +83,35 @@ START_TEST(verdict)
 }
 END_TEST
 
+/* The file ends before the stack: where that was is known, and so is what lies right beneath it; nothing is said of what lies elsewhere. */
+START_TEST(lost_stack)
+{
+	static const struct { addr_t addr, sp; const char *words; } rows[] = {
+		{ 0x2fff8, 0x30010, "stack overflow: in the guard page of main's stack" }, { 0x2fff8, 0x2fff8, "stack overflow: in the guard page of main's stack" },
+		{ 0x2fff8, 0x70010, "nothing is mapped there" }, { 0x80008, 0x30010, "nothing is mapped there" }, { 0x3fff8, 0x40010, "nothing is mapped there" },
+	};
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, PID, 0x401000, rows[_i].sp);
+	build_elf_prpsinfo(b, PID, 1, 0, "python", "python x.py");
+	build_elf_cursig(b, SIGSEGV);
+	build_elf_signal(b, SIGSEGV, 1, rows[_i].addr);
+	memset(build_elf_memory(b, 0x10000, 0x1000, 3), 0, 0x1000);
+	memset(build_elf_memory(b, 0x30000, 0x2000, 3), 0, 0x2000);
+	struct blob file = build_elf_finish(b);
+	struct image *img;
+	struct err err;
+	ck_assert_int_eq(image_open_bytes(bytes_from_memory(file.p, build_elf_data(b) + 0x1000, "cut.core"), &img, &err), 0);
+	ck_assert_uint_eq(image_facts(img)->n_lost, 1);
+	struct report *r = report_new();
+	say(img, NULL, &(struct err){ .code = ERR_NOPYTHON, .msg = "found no CPython" }, r);
+	CLEANUP(cleanup_free) char *title = xasprintf(STR_FMT, STR_ARG(r->verdict.title)), *want = xasprintf("SIGSEGV: access to address 0x%llx (%s)", (unsigned long long)rows[_i].addr, rows[_i].words);
+	ck_assert_str_eq(title, want);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
 /*
  * A handler, which did not ask for siginfo, in a library of which nothing is here, and what it interrupted, also of a library; or a
  * handler that has returned, and the second thread that sent the signal, or stands in a handler itself.
@@ -282,6 +311,7 @@ int main(void)
 	Suite *s = suite_create("inspect");
 	TCase *c = tcase_create("inspect");
 	tcase_add_loop_test(c, verdict, 0, COUNT(verdicts));
+	tcase_add_loop_test(c, lost_stack, 0, 5);
 	tcase_add_loop_test(c, handlers, 0, COUNT(handled));
 	tcase_add_loop_test(c, untold, 0, 10);
 	tcase_add_loop_test(c, culprit, 0, COUNT(culprits));

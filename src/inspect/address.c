@@ -64,6 +64,20 @@ static bool in_own_guard(const struct segment *seg, addr_t addr, addr_t sp, bool
 	return unmapped && sp && (seg->prot & 3) == 3 && (sp > addr ? sp - addr : addr - sp) <= FRAME;
 }
 
+/* The same of a stack of which the file has lost all: which memory it was is known. */
+static bool beneath_lost_stack(struct image *img, addr_t addr, addr_t sp, const struct segment *above, struct segment *ret)
+{
+	const struct image_facts *f = image_facts(img);
+	for (size_t i = 0; sp && i < f->n_lost && (sp > addr ? sp - addr : addr - sp) <= FRAME; i++) {
+		const struct lost *l = &f->lost[i];
+		if (l->start <= addr)
+			continue;
+		*ret = (struct segment){ .start = l->start, .size = l->end - l->start };
+		return l->start - addr <= GUARD && (!above || above->start > l->start) && (sp < l->start || (sp < l->end && sp - l->start <= FRAME));
+	}
+	return false;
+}
+
 struct str address_words(struct image *img, struct arena *a, addr_t addr, bool unmapped, const struct regs *regs, int64_t tid)
 {
 	const struct segment *below, *above;
@@ -79,6 +93,9 @@ struct str address_words(struct image *img, struct arena *a, addr_t addr, bool u
 	if (sp && above && above->start - addr <= GUARD && (sp > addr ? sp - addr : addr - sp) <= FRAME &&
 	    (sp < above->start || (sp - above->start < above->size && sp - above->start <= FRAME)) && above->prot & 2)
 		return guard_words(img, a, above, regs, tid);
+	struct segment lost;
+	if (beneath_lost_stack(img, addr, sp, above, &lost))
+		return guard_words(img, a, &lost, regs, tid);
 	if (below && addr - (below->start + below->size) < PAST) {
 		uint64_t past = addr - (below->start + below->size);
 		struct str what = mapping_words(img, a, below);
