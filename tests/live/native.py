@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from pythons import find, layouts
+from pythons import each_interpreter
 from tap import Tap
 from target import Target, run
 
@@ -280,21 +280,4 @@ def one(python):
         target.end()
 
 
-def main():
-    wanted = sys.argv[3:]
-    known = layouts(PYANALYZE)
-    found, absent = find()
-    for python in found:
-        if wanted and not any(w in python.name for w in wanted):
-            continue
-        if (python.minor, python.config) in known:
-            tap.part(python, one)
-        else:
-            tap.skip("native stacks of " + python.name, "no table of its version yet")
-    for name, why in absent:
-        if not wanted:
-            tap.skip("native stacks of " + name, why)
-    tap.done()
-
-
-main()
+each_interpreter(tap, PYANALYZE, "native stacks", one)

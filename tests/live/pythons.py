@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "pysnap")
 ASK = "import sys; sys.stdout.write('%d.%d.%d' % sys.version_info[:3])"
@@ -119,3 +120,21 @@ def find():
         found = kept
     found.sort(key=lambda p: [int(n) for n in p.version.split(".")] + [p.name])
     return found, absent
+
+
+def each_interpreter(tap, pyanalyze, what, *checks):
+    """The checks of every interpreter, or of those whose names contain a word of the command line; then the plan."""
+    wanted, known = sys.argv[3:], layouts(pyanalyze)
+    found, absent = find()
+    for python in found:
+        if wanted and not any(w in python.name for w in wanted):
+            continue
+        if (python.minor, python.config) not in known:
+            tap.skip("%s of %s" % (what, python.name), "no table of its version yet")
+            continue
+        for check in checks:
+            tap.part(python, check)
+    for name, why in absent:
+        if not wanted:
+            tap.skip("%s of %s" % (what, name), why)
+    tap.done()

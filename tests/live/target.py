@@ -3,6 +3,7 @@ import json
 import os
 import re
 import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -32,6 +33,17 @@ def ended(pid):
             return f.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
     except (OSError, IndexError):
         return True
+
+
+def wait_end(process, seconds):
+    """process.wait(seconds), which itself would look only every 50 ms."""
+    if process.poll() is None and hasattr(os, "pidfd_open"):
+        fd = os.pidfd_open(process.pid)
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        poll.poll(1000 * seconds)
+        os.close(fd)
+    process.wait(0 if hasattr(os, "pidfd_open") else seconds)
 
 
 def enter(root, folder, limit=resource.RLIM_INFINITY):
@@ -107,7 +119,7 @@ class Target:
             return None, "kernel.core_pattern is a pipe"
         if send:
             os.kill(self.pid, send)
-        self.process.wait(120)
+        wait_end(self.process, 120)
         places = [self.folder] + ([os.path.dirname(pattern)] if pattern.startswith("/") else [])
         for place in places:
             names = [n for n in os.listdir(place) if n == "core" or n.startswith("core.") or str(self.pid) in n]
