@@ -1,16 +1,12 @@
-/*
- * Why a process ended itself: by CPython's fatal error (fatal.c), by a C++ exception, known by its header, that nobody caught, by a
- * panic of Rust's, or by glibc, whose message a variable holds.
- */
+/* Why a process ended itself: by CPython's fatal error (fatal.c), by C++ (cxx_exception.c), by a panic of Rust's, or by glibc, whose message a variable holds. */
 #include "inspect/abort.h"
 
 #include <signal.h>
-#include <string.h>
 
-#include "inspect/cxx_type.h"
+#include "inspect/cxx_exception.h"
 #include "inspect/fatal.h"
 
-enum { CALLERS = 8, CHAIN = 6, STACK_MAX = 1 << 16, BASES = 8, LOOK_BASES = 64 };
+enum { CALLERS = 8, CHAIN = 6 };
 
 /*
  * What glibc printed before it called abort: a failed assertion, a malloc check, a buffer overflow.  `__abort_msg` points to
@@ -52,151 +48,6 @@ static struct str libc_message(struct target *t, struct arena *a)
 	if (modules_symbol(t->mods, "__abort_msg", &at, NULL, NULL) < 0 || image_read_ptr(t->img, at, &ptr) < 0 || !ptr)
 		return (struct str){ 0 };
 	return fatal_text_at(t, a, ptr + 4);
-}
-
-/* ---- C++ */
-
-/*
- * The header of an exception ends with struct _Unwind_Exception, which begins with a class of eight characters; the object
- * follows.  Itanium C++ ABI, 2.2; libstdc++ libsupc++/unwind-cxx.h (LP64): exceptionType is 0x50 before it.
- */
-enum { EXCEPTION_TYPE = 0x50, EXCEPTION_OBJECT = 0x20 };
-static const uint64_t exception_class[] = { 0x474e5543432b2b00 /* GNUCC++ */, 0x434c4e47432b2b00 /* CLNGC++, libc++abi */ };
-/* GNUCC++ of std::rethrow_exception: its header has the address of the exception itself where others have the type (__cxa_dependent_exception). */
-static const uint64_t dependent_class = 0x474e5543432b2b01;
-
-static struct str type_name_at(struct target *t, struct arena *a, addr_t type)
-{
-	addr_t name;
-	struct str s;
-	if (image_read_ptr(t->img, type + 8, &name) < 0)
-		return (struct str){ 0 };
-	s = fatal_text_at(t, a, name);
-	if (s.len && s.s[0] == '*') /* of internal linkage */
-		s = (struct str){ s.s + 1, s.len - 1 };
-	for (size_t i = 0; i < s.len; i++)
-		if (!((s.s[i] | 32) >= 'a' && (s.s[i] | 32) <= 'z') && !(s.s[i] >= '0' && s.s[i] <= '9') && !strchr("_$.", s.s[i]))
-			return (struct str){ 0 };
-	return s;
-}
-
-static struct str what_in(struct target *t, struct arena *a, addr_t type, addr_t object, unsigned depth, unsigned *looked);
-
-/*
- * Of several bases, or one that is virtual (__vmi_class_type_info): flags, their number, and of each its type and where it lies in the
- * object, or, of a virtual one, where the table of the object's functions says it (Itanium C++ ABI, 2.9.5).
- */
-static struct str what_of_bases(struct target *t, struct arena *a, addr_t type, addr_t object, unsigned depth, unsigned *looked)
-{
-	enum { FLAGS_MAX = 0x1f, VIRTUAL = 1, PUBLIC = 2, SHIFT = 8 };
-	uint64_t flags, n, where;
-	addr_t base, table;
-	struct str s = { 0 };
-	if (image_read_uint(t->img, type + 16, 4, &flags) < 0 || flags > FLAGS_MAX || image_read_uint(t->img, type + 20, 4, &n) < 0 || !n || n > BASES)
-		return s;
-	for (addr_t at = type + 24; n-- && !s.s; at += 16) {
-		if (image_read_ptr(t->img, at, &base) < 0 || image_read_uint(t->img, at + 8, 8, &where) < 0)
-			break;
-		uint64_t by = (uint64_t)((int64_t)where >> SHIFT);
-		if (where & VIRTUAL && (image_read_ptr(t->img, object, &table) < 0 || image_read_uint(t->img, table + by, 8, &by) < 0))
-			continue;
-		if (where & PUBLIC)
-			s = what_in(t, a, base, object + by, depth + 1, looked);
-	}
-	return s;
-}
-
-static struct str what_in(struct target *t, struct arena *a, addr_t type, addr_t object, unsigned depth, unsigned *looked)
-{
-	for (unsigned i = depth; i < BASES && type && ++*looked <= LOOK_BASES; i++) {
-		struct str name = type_name_at(t, a, type);
-		addr_t text, base;
-		if (!name.s)
-			break;
-		if (str_is(name, "St11logic_error") || str_is(name, "St13runtime_error"))
-			return image_read_ptr(t->img, object + 8, &text) == 0 ? fatal_text_at(t, a, text) : (struct str){ 0 };
-		if (image_read_ptr(t->img, type + 16, &base) < 0)
-			break;
-		if (!type_name_at(t, a, base).s) /* no __si_class_type_info */
-			return what_of_bases(t, a, type, object, i, looked);
-		type = base;
-	}
-	return (struct str){ 0 };
-}
-
-/*
- * The text of what was thrown: itself, or the one that std::logic_error and std::runtime_error keep for what(), a pointer behind that of
- * the functions (libstdc++'s __cow_string, libc++'s __libcpp_refstring).
- */
-static struct str what_of(struct target *t, struct arena *a, struct str name, addr_t type, addr_t object)
-{
-	unsigned looked = 0;
-	addr_t text;
-	if (str_is(name, "PKc") || str_is(name, "Pc") || str_is(name, "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"))
-		return image_read_ptr(t->img, object, &text) == 0 ? fatal_text_at(t, a, text) : (struct str){ 0 };
-	return what_in(t, a, type, object, 0, &looked);
-}
-
-/* The type of the exception whose header stands at *header, or 0; of one that std::rethrow_exception threw again, *header becomes its own. */
-static addr_t exception_at(struct target *t, addr_t *header, uint64_t *class)
-{
-	addr_t at = *header, type, object;
-	if (at & 15 || at < EXCEPTION_TYPE || image_read_uint(t->img, at, 8, class) < 0)
-		return 0;
-	if (*class == dependent_class) {
-		if (image_read_ptr(t->img, at - EXCEPTION_TYPE, &object) < 0 || object < EXCEPTION_OBJECT + EXCEPTION_TYPE)
-			return 0;
-		at = object - EXCEPTION_OBJECT;
-		if (at & 15 || image_read_uint(t->img, at, 8, class) < 0)
-			return 0;
-	}
-	if ((*class != exception_class[0] && *class != exception_class[1]) || image_read_ptr(t->img, at - EXCEPTION_TYPE, &type) < 0)
-		return 0;
-	*header = at;
-	return type;
-}
-
-/* s NULL: it was no exception of C++'s that nobody caught. */
-static struct str cxx_exception(struct target *t, struct report *r, const struct native_view *s)
-{
-	bool terminated = false, thrown = false, rethrown = false;
-	addr_t from = s->n ? s->f[0].sp : 0, to = 0;
-	for (size_t i = 0; i < s->n && i < 4 * CALLERS; i++) {
-		const struct str name = str_function(native_view_function(s, i, NULL));
-		rethrown = str_is(name, "__cxa_rethrow");
-		thrown = rethrown || str_is(name, "__cxa_throw") || str_starts(name, "_ZSt17rethrow_exception") || str_starts(name, "std::rethrow_exception");
-		terminated |= thrown || str_is(name, "_ZSt9terminatev") || str_is(name, "std::terminate()") || str_is(name, "_ZN9__gnu_cxx27__verbose_terminate_handlerEv");
-		if (thrown) {
-			to = i + 1 < s->n ? s->f[i + 1].sp : 0;
-			break;
-		}
-		to = s->f[i].sp;
-	}
-	if (!terminated)
-		return (struct str){ 0 };
-	if (image_abi(t->img)->width == 8 && from) {
-		for (addr_t at = from & ~(addr_t)7; at < to && at - from < STACK_MAX; at += 8) {
-			addr_t header, type;
-			uint64_t class;
-			if (image_read_ptr(t->img, at, &header) < 0)
-				break;
-			if (!(type = exception_at(t, &header, &class)))
-				continue;
-			struct str name = type_name_at(t, r->arena, type);
-			if (!name.s)
-				continue;
-			if (!thrown) {
-				r->verdict.likely = true;
-				report_problem(r, P_LIKELY, "the C++ exception was found on the stack of the function that ended the process");
-			}
-			struct str what = what_of(t, r->arena, name, type, header + EXCEPTION_OBJECT);
-			struct str words = cxx_type_words(r->arena, name);
-			return what.s ? str_printf(r->arena, "an uncaught C++ exception: " STR_FMT ": " STR_FMT, STR_ARG(words), STR_ARG(what))
-				: str_printf(r->arena, "an uncaught C++ exception: " STR_FMT, STR_ARG(words));
-		}
-	}
-	/* `throw;` where nothing is handled terminates too. */
-	return thrown && !rethrown ? STR("an uncaught C++ exception (its type is not known)") : STR("C++'s std::terminate was called");
 }
 
 /* ---- Rust */

@@ -173,6 +173,8 @@ IN_CXX = (
     ("throw_kept", "std::out_of_range: 5Order"), ("throw_noted", "shop::Noted<std::out_of_range>: noted"), ("throw_shared", "shop::Shared: kept by a virtual base"),
     ("throw_hidden", "(anonymous namespace)::Hidden: of this file alone"), ("throw_within", "std::_Nested_exception<std::logic_error>: what came of it"),
 )
+TERMINATE = {"throw_nothing": "", "throw_nothing_again": "", "terminate_later": "", "terminate_handling": " while std::out_of_range: index 9 of 3 was being handled",
+             "terminate_again": " while std::out_of_range: kept was being handled"}
 
 
 def compiled(folder, name, compilers):
@@ -241,13 +243,13 @@ def in_libraries(python):
         if not cxx:
             tap.skip("%s: exceptions of C++" % python.name, "no compiler")
             return
-        for function, want in IN_CXX + (("throw_nothing", None), ("throw_nothing_again", None)):
+        for function, want in IN_CXX + tuple((name, None) for name in TERMINATE):
             got = crash(python, "c", cxx, function)
             if not got:
                 continue
             rep, text, _, target = got
             name = "%s: %s" % (python.name, function)
-            tap.equal(rep["verdict"]["title"], "SIGABRT: an uncaught C++ exception: " + want if want else "SIGABRT: C++'s std::terminate was called", "%s: title" % name)
+            tap.equal(rep["verdict"]["title"], "SIGABRT: " + ("an uncaught C++ exception: " + want if want else "C++'s std::terminate was called" + TERMINATE[function]), "%s: title" % name)
             tap.ok(without_likely(rep) and re.match(r"(abort|gsignal|raise)\(\) <- std::terminate(\(\))?( <- (__cxa_(re)?throw|std::rethrow_exception(\(.*?\))?))? <- %s \(throws" % function, line(text, "raised by") or ""),
                    "%s: who raised it" % name, text[:500])
             target.end()
