@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -361,25 +362,53 @@ static bool is_input(const char *path)
 }
 
 /*
- * A file is written under a name of this process's own, *part, so that no half report stands under the final one.  Devices, pipes
- * and what links lead to are written as they are: to replace /dev/null or /dev/stdout would harm everybody.  Reports hold arguments
+ * A file is written under a name of this process's own, part, so that no half report stands under the final one.  Devices, pipes
+ * and what links lead to are written as they are (part NULL): to replace /dev/null or /dev/stdout would harm everybody.  Reports hold arguments
  * and texts of exceptions, so they are for the user alone.
  */
-static FILE *open_report(const char *path, char **part)
+static FILE *open_report(const char *path, const char *part)
 {
-	struct stat st;
 	int fd;
-	if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-		*part = NULL;
+	if (!part) {
 		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600);
 	} else {
-		*part = xasprintf("%s.%d.part", path, (int)getpid());
 		enum { FLAGS = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC };
-		fd = open(*part, FLAGS, 0600);
-		if (fd < 0 && errno == EEXIST && unlink(*part) == 0) /* an ended process's */
-			fd = open(*part, FLAGS, 0600);
+		fd = open(part, FLAGS, 0600);
+		if (fd < 0 && errno == EEXIST && unlink(part) == 0) /* an ended process's */
+			fd = open(part, FLAGS, 0600);
 	}
 	return fd < 0 ? NULL : fdopen(fd, "w");
+}
+
+static char *volatile unfinished; /* the file that is being written; NULL: none */
+static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+enum { ENDS = sizeof ends / sizeof *ends };
+
+static void on_end(int signo)
+{
+	char *part = unfinished;
+	if (part)
+		unlink(part);
+	signal(signo, SIG_DFL);
+	raise(signo); /* comes when this returns */
+}
+
+/* While a file is written: what ends the process removes it.  Only then, since children would have the handler too. */
+static void watch_ends(struct sigaction old[static ENDS], char *part)
+{
+	struct sigaction sa = { .sa_handler = on_end };
+	unfinished = part;
+	for (unsigned i = 0; i < ENDS; i++)
+		/* What nohup and shells switched off stays off. */
+		if (sigaction(ends[i], NULL, &old[i]) == 0 && old[i].sa_handler != SIG_IGN)
+			sigaction(ends[i], &sa, NULL);
+}
+
+static void leave_ends(const struct sigaction old[static ENDS])
+{
+	unfinished = NULL;
+	for (unsigned i = 0; i < ENDS; i++)
+		sigaction(ends[i], &old[i], NULL);
 }
 
 static int draw_to(const struct job *j, const char *path)
@@ -390,10 +419,16 @@ static int draw_to(const struct job *j, const char *path)
 		err_hint(&err, "another -o");
 		return cli_error(j->c, &err);
 	}
-	CLEANUP(cleanup_free) char *part = NULL;
-	FILE *out = open_report(path, &part);
+	struct stat st;
+	struct sigaction old[ENDS] = { 0 };
+	const bool direct = lstat(path, &st) == 0 && !S_ISREG(st.st_mode);
+	CLEANUP(cleanup_free) char *part = direct ? NULL : xasprintf("%s.%d.part", path, (int)getpid());
+	watch_ends(old, part);
+	FILE *out = open_report(path, part);
 	if (!out) {
-		err_set(&err, cli_write_code(errno), "cannot write '%s': %s", path, strerror(errno));
+		const int e = errno;
+		leave_ends(old);
+		err_set(&err, cli_write_code(e), "cannot write '%s': %s", path, strerror(e));
 		err_hint(&err, "another -o");
 		return cli_error(j->c, &err);
 	}
@@ -407,9 +442,10 @@ static int draw_to(const struct job *j, const char *path)
 		rc = ERR_IO;
 		saved = errno;
 	}
+	if (rc < 0 && part)
+		unlink(part);
+	leave_ends(old);
 	if (rc < 0) {
-		if (part)
-			unlink(part);
 		err_set(&err, cli_write_code(saved), "cannot write '%s': %s", path, strerror(saved));
 		err_hint(&err, "-o on another disk");
 		return cli_error(j->c, &err);

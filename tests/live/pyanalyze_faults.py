@@ -278,6 +278,7 @@ def with_python(folder):
                "a report file is replaced as a whole", done.stderr)
         places(folder, core)
         private(folder, core)
+        interrupted(folder, core)
         says("several inputs into one file", ["-o", out, core, snap], 2, "pyanalyze: 2 inputs do not fit into the one file \"%s\"\n  try: -o DIR/, which gets a file for each" % out)
         says("a layout that is none", ["--layout", script, core], 1, "pyanalyze: '%s' is not a layout table: line {}\n  try: {}" % script)
         both = run([PYANALYZE, core, snap]).stdout.decode()
@@ -317,6 +318,36 @@ def private(folder, core):
         tap.skip("a folder that is read-only", "no tmpfs can be mounted here")
         return
     tap.equal(done.stdout.split(), [b"4", b"4"], "a folder that is read-only: exit code 4")
+
+
+def interrupted(folder, core):
+    """A signal in the middle of a report: no partial file stays; one that nohup switched off ends nothing."""
+    def parts(where):
+        return [n for n in os.listdir(where) if n.endswith(".part")]
+
+    for name, number in (("SIGTERM", signal.SIGTERM), ("SIGINT", signal.SIGINT), ("SIGHUP", signal.SIGHUP), ("SIGHUP switched off", signal.SIGHUP)):
+        where, off = os.path.join(folder, name.replace(" ", "-")), "off" in name
+        os.mkdir(where)
+        outputs = [word for i in range(400) for word in ("-o", os.path.join(where, "%d.json" % i))]
+        process = subprocess.Popen([PYANALYZE, "-q", "--json"] + outputs + [core], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   preexec_fn=lambda: signal.signal(number, signal.SIG_IGN if off else signal.SIG_DFL))
+        caught = False
+        while not caught and process.poll() is None:
+            process.send_signal(signal.SIGSTOP)
+            while process.poll() is None and open("/proc/%d/stat" % process.pid).read().rpartition(")")[2].split()[0] not in "TZ":
+                time.sleep(0.001)
+            caught = bool(parts(where))
+            if caught:
+                process.send_signal(number)
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.001)
+        process.wait(120)
+        if not caught:
+            tap.skip("%s within a report" % name, "none was caught")
+            continue
+        tap.equal((parts(where), process.returncode), ([], 0 if off else -number), "%s within a report: the partial file is removed" % name)
+        tap.ok(all(json.load(open(os.path.join(where, n))) for n in os.listdir(where) if n.endswith(".json")), "%s within a report: those that are there are whole" % name)
+        shutil.rmtree(where)
 
 
 def places(folder, core):
