@@ -88,13 +88,14 @@ def busy(python):
     for last in (False, False, True):
         target = Target(python, "interpreters.py", "busy")
         try:
-            if not tap.ok(target.wait_ready(), "%s: the program computes" % python.name, target.text()):
-                return
-            snap = os.path.join(target.top, "snap.pz")
-            tap.equal(run([PYSNAP, "-q", "-f", str(target.pid), "-o", snap]).returncode, 0, "%s: busy: pysnap takes it" % python.name)
-            core, why = target.core(signal.SIGABRT)
-            if not last and (handed_over(python, snap) or (core and handed_over(python, core))):
+            ready, snap = target.wait_ready(), os.path.join(target.top, "snap.pz")
+            taken = run([PYSNAP, "-q", "-f", str(target.pid), "-o", snap]).returncode if ready else None
+            core, why = target.core(signal.SIGABRT) if ready else (None, "")
+            if not last and taken == 0 and (handed_over(python, snap) or (core and handed_over(python, core))):
                 continue
+            if not tap.ok(ready, "%s: the program computes" % python.name, target.text()):
+                return
+            tap.equal(taken, 0, "%s: busy: pysnap takes it" % python.name)
             locks("%s: busy: snapshot" % python.name, python, snap)
             if core:
                 locks("%s: busy: core" % python.name, python, core)

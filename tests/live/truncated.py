@@ -124,10 +124,10 @@ def check(name, path, rep, done, whole, by_tid, known=None):
             wrong.append((tid, broken, frames[:6], candidates[:1] if by_tid else ""))
     tap.ok(not wrong, "%s: %d stacks shown, each a true one" % (name, len(shown)), "\n".join(map(repr, wrong)))
     found = names(rep, "found")
-    if known is not None and found:
-        FOUND.append(len(found))
+    if known is not None: # where memory was cut, and so whether there are any, is another place in every run
+        FOUND.extend([len(found)] if found else [])
         tap.equal(found, {t: known.get(t) for t in found}, "%s: %d names found, each a true one" % (name, len(found)))
-        tap.ok("PZ414" in [p["code"] for p in rep["problems"]], "%s: it is said that they were found" % name)
+        tap.equal("PZ414" in [p["code"] for p in rep["problems"]], len(found) > 0, "%s: that they were found is said" % name)
     return len(shown)
 
 
