@@ -662,7 +662,7 @@ START_TEST(what_holds_no_core_is_told)
 	static const struct { const char *bytes; size_t len; bool pack; int code; const char *msg, *why, *hint; } rows[] = {
 		{ "Fatal error", 11, true, ERR_UNSUPPORTED, "%s is not a core or a snapshot (it starts with \"Fata\")", "this is what its gzip stream holds",
 		  "the core file itself; \"gzip -dc %s | file -\" says what it is" },
-		{ "", 0, true, ERR_UNSUPPORTED, "%s is empty", "this is what its gzip stream holds", "the core file itself; \"gzip -dc %s | file -\" says what it is" },
+		{ "", 0, true, ERR_CORRUPT, "%s is empty", "this is what its gzip stream holds", "the core file itself; \"gzip -dc %s | file -\" says what it is" },
 		{ "BZh91AY&SY", 10, true, ERR_UNSUPPORTED, "%s is compressed with bzip2 and not a snapshot", "this is what its gzip stream holds",
 		  "the core file itself; \"gzip -dc %s | file -\" says what it is" },
 		{ "BZh91AY&SY", 10, false, ERR_UNSUPPORTED, "%s is compressed with bzip2, which this build cannot unpack", "", "bzip2 -dc %s | pyanalyze -" },

@@ -38,10 +38,10 @@ static int not_ours(struct bytes *b, struct err *err)
 	if (bytes_read(b, 0, head, len) < 0)
 		return err_set(err, ERR_IO, "cannot read %s", b->name);
 	if (len == 0) {
-		err_set(err, ERR_UNSUPPORTED, "%s is empty", b->name);
+		err_set(err, ERR_CORRUPT, "%s is empty", b->name); /* cut like one that is too short for its heads */
 		err_why(err, "the disk may have been full, or ulimit -c too small");
 		err_hint(err, "write the core again");
-		return ERR_UNSUPPORTED;
+		return ERR_CORRUPT;
 	}
 	const struct codec *codec = codec_find(head, len);
 	if (codec) {
@@ -149,9 +149,10 @@ static int explain(int rc, const char *name, const struct unpacked *how, struct 
 		return how->loss == ERR_IO ? ERR_IO : ERR_CORRUPT;
 	}
 	bool stdin_ = strcmp(name, spool_stdin) == 0;
-	if (rc == ERR_UNSUPPORTED && stdin_)
+	const bool none = rc == ERR_UNSUPPORTED || !how->out;
+	if (none && stdin_)
 		err_hint(err, "pyanalyze - < core");
-	if (rc == ERR_UNSUPPORTED && how->codec) {
+	if (none && how->codec) {
 		err_why(err, "this is what its %s stream holds", how->codec->name);
 		if (!stdin_)
 			err_hint(err, "the core file itself; \"%s %s | file -\" says what it is", how->codec->command, name);

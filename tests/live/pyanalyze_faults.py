@@ -59,7 +59,7 @@ def not_a_core(folder):
     says("a process's number", [str(os.getpid())], 1, "pyanalyze: %d is not a file; a process has that number\n  try: pysnap %d -o snap.pz && pyanalyze snap.pz" % (os.getpid(), os.getpid()))
     text = path("report.txt", b"Fatal Python error\n")
     says("a text", [text], 1, "pyanalyze: %s is not a core or a snapshot (it starts with \"Fata\")\n  try: the core file itself; \"file %s\" says what it is" % (text, text))
-    says("an empty file", [path("empty", b"")], 1, "pyanalyze: {}/empty is {}\n  try: {}")
+    says("an empty file", [path("empty", b"")], 6, "pyanalyze: {}/empty is {}\n  try: {}")
     bad = path("bad\x1b[31m\n", b"\x1b[2J")
     done = says("a name and a text with control characters", [bad], 1, "pyanalyze: {}")
     tap.ok(b"\x1b" not in done.stderr, "control characters of a message are escaped", done.stderr)
