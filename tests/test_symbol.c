@@ -234,6 +234,47 @@ START_TEST(renamed)
 }
 END_TEST
 
+/* Strings are read 64 KiB at a time: a name, or what was added to one, may lie in two pieces. */
+START_TEST(strings_in_pieces)
+{
+	enum { PIECE = 64 << 10, STRINGS = PIECE + 5000 };
+	static const struct { const char *string, *name; size_t before; } at[] = {
+		{ "straddling", "straddling", 5 }, { "static_one.lto_priv.0", "static_one", 14 }, { "ends_there", "ends_there", 11 }, { "begins_there", "begins_there", 0 },
+	};
+	static const struct so_symbol locals[] = { { "one", SO_RUNTIME + 0x40, 8, false, false } };
+	struct build_elf *b = core_of("x86_64");
+	struct build_so so = { .abi = *build_elf_abi(b), .build_id = "12345678", .symbols = locals, .n_symbols = 1 };
+	uint8_t *file = build_so(&so), *whole = xcalloc(1, SO_FILE + STRINGS);
+	memcpy(whole, file, SO_FILE);
+	const Elf64_Ehdr *eh = (const void *)whole;
+	Elf64_Shdr *sh = (void *)(whole + eh->e_shoff), *table = sh;
+	while (table->sh_type != SHT_SYMTAB)
+		table++;
+	Elf64_Shdr *strings = &sh[table->sh_link];
+	Elf64_Sym *symbol = (void *)(whole + table->sh_offset);
+	while (strcmp((const char *)whole + strings->sh_offset + symbol->st_name, "one") != 0)
+		symbol++;
+	const size_t place = PIECE - at[_i].before;
+	memcpy(whole + SO_FILE, whole + strings->sh_offset, strings->sh_size);
+	strcpy((char *)whole + SO_FILE + place, at[_i].string);
+	strings->sh_offset = SO_FILE;
+	strings->sh_size = STRINGS;
+	symbol->st_name = (Elf64_Word)place;
+	FILE *f = fopen(path, "w");
+	ck_assert_uint_eq(fwrite(whole, 1, SO_FILE + STRINGS, f), SO_FILE + STRINGS);
+	ck_assert_int_eq(fclose(f), 0);
+	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL);
+	struct image *img = build_elf_open(b);
+	struct modules *mods = open_modules(img, true);
+	want_symbol(mods, at[_i].name, 0x50000000 + SO_RUNTIME + 0x40, "symbol");
+	modules_close(mods);
+	image_close(img);
+	build_elf_free(b);
+	free(file);
+	free(whole);
+}
+END_TEST
+
 /* ---- tables that travel in a snapshot, and MiniDebugInfo */
 
 static int tail_read(void *ctx, uint64_t at, void *buf, size_t len)
@@ -635,6 +676,7 @@ int main(void)
 	tcase_add_test(tc, learnt_in_a_pause);
 	tcase_add_loop_test(tc, in_the_file, 0, N_ABIS);
 	tcase_add_loop_test(tc, renamed, 0, N_ABIS);
+	tcase_add_loop_test(tc, strings_in_pieces, 0, 4);
 	tcase_add_loop_test(tc, travelled, 0, COUNT(inside));
 #if HAVE_LZMA
 	tcase_add_loop_test(tc, mini_debug_info, 0, COUNT(minis));
