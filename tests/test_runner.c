@@ -257,9 +257,30 @@ static void of_one_that_ended(const struct layout *l)
 	}
 }
 
+/* The stacks of two threads have its frames alike: that tells of neither. */
+static void of_either(const struct layout *l)
+{
+	if (layout_has(l, F_PyThread_current_frame) || layout_has(l, F_PyThread_cframe)) /* where a place on the stack tells, no frame is looked for */
+		return;
+	for (int both = 0; both < 2; both++) {
+		struct scene s = scene_new(l);
+		struct py_thread t[MOST];
+		addr_t dead = build_thread(s.b, s.b->interp, s.sp[0] + 0x100000, 0);
+		const addr_t frame = build_frame(s.b, dead, &(struct build_frame){ .code = s.code, .lasti = 2 });
+		keeps(&s, 1, frame, 0x200);
+		if (both)
+			keeps(&s, 0, frame, 0x400);
+		scene_lwps(&s);
+		ck_assert_uint_eq(settle(s.b, t), 1);
+		ck_assert_msg(t[0].tid == (both ? 0 : 101) && t[0].stale == both, "%s: %d: %d", l->name, both, t[0].tid);
+		build_free(s.b);
+	}
+}
+
 START_TEST(states_of_the_dead)
 {
 	each_such_layout(of_one_that_ended);
+	each_such_layout(of_either);
 }
 END_TEST
 
