@@ -579,6 +579,34 @@ START_TEST(matters)
 }
 END_TEST
 
+/* Of those that ran the main one matters, also where another's state was made before its own. */
+START_TEST(main_matters)
+{
+	if (!layout_has(&tables[_i], F_PyRuntime_main_thread))
+		return;
+	for (int main = 1; main < 3; main++) {
+		struct build *b = build_new(&tables[_i]);
+		addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
+		for (int k = 0; k < 3; k++)
+			build_frame(b, build_thread(b, b->interp, BUILD_IDENT(b) + 0x1000 * (uint64_t)k, PID + k), &(struct build_frame){ .code = code, .lasti = 2 });
+		WRITE(b, b->runtime, PyRuntime, main_thread, BUILD_IDENT(b) + 0x1000 * (uint64_t)main);
+		for (int k = 0; k < 3; k++) {
+			b->lwps.p[k].regs.syscall.known = true;
+			b->lwps.p[k].regs.syscall.nr = k ? -1 : 202;
+			b->lwps.p[k].state = 'S';
+		}
+		struct py *py = build_py(b);
+		image_facts_mut(py->img)->kind = IMAGE_SNAPSHOT;
+		image_facts_mut(py->img)->pid = PID;
+		struct report *r = report_new();
+		say(py->img, py, NULL, r);
+		ck_assert_msg(r->verdict.tid == PID + main && r->threads.p[0].main, "%s: %d: %d", tables[_i].name, main, (int)r->verdict.tid - PID);
+		report_free(r);
+		build_free(b);
+	}
+}
+END_TEST
+
 /* What a snapshot's title says of its threads: how many ran, or that all waited. */
 START_TEST(snapshot_titles)
 {
@@ -733,6 +761,7 @@ int main(void)
 	tcase_add_loop_test(c, limits, 0, n_tables);
 	tcase_add_loop_test(c, order, 0, n_tables);
 	tcase_add_loop_test(c, matters, 0, n_tables);
+	tcase_add_loop_test(c, main_matters, 0, n_tables);
 	tcase_add_loop_test(c, snapshot_titles, 0, n_tables);
 	tcase_add_loop_test(c, ended_main, 0, n_tables);
 	tcase_add_loop_test(c, unsure_interpreter, 0, n_tables);
