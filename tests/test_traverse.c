@@ -34,7 +34,8 @@ static void lists(const struct layout *l)
 	struct build *b = build_new(l);
 	const unsigned width = l->abi.width;
 	const addr_t one = build_int(b, 1), items[] = { one, one, one, one };
-	addr_t list = build_list(b, items, 4), at = build_field_get(b, list, F_PyList_ob_item);
+	addr_t list = build_list(b, (const addr_t[]){ one, one, one, one, one }, 5), at = build_field_get(b, list, F_PyList_ob_item);
+	WRITE(b, list, PyList, ob_size, 4);
 	WRITE(b, list, PyList, allocated, 4);
 	expect(b, list, WILD + type_offset(b), false, -1, "whole", 0);
 	build_ptr(b, at + 2 * width, WILD);
@@ -52,6 +53,13 @@ static void lists(const struct layout *l)
 	WRITE(b, list, PyList, ob_size, 1 << 24);
 	expect(b, list, at + ((1 << 24) - 1) * width, false, TRAVERSED_COUNT, "ob_size", 1 << 24);
 	expect(b, list, at + ((1 << 24) - 1) * width + 1, false, -1, "between two items", 0);
+	/* What lies behind the items may look like one of them. */
+	WRITE(b, list, PyList, ob_size, 5);
+	build_ptr(b, at + 4 * width, WILD);
+	expect(b, list, WILD + type_offset(b), false, TRAVERSED_COUNT, "ob_size", 5);
+	WRITE(b, list, PyList, allocated, 5);
+	expect(b, list, WILD + type_offset(b), false, TRAVERSED_ITEM, "ob_item[4]", WILD);
+	WRITE(b, list, PyList, allocated, 4);
 	WRITE(b, list, PyList, ob_size, 4);
 	WRITE(b, list, PyList, ob_item, WILD);
 	expect(b, list, WILD + 3 * width, false, TRAVERSED_ARRAY, "ob_item", WILD);
@@ -69,7 +77,12 @@ static void lists(const struct layout *l)
 	uint64_t left = 0;
 	ck_assert_int_eq(traverse_trip(build_py(b), tuple, WILD, false, &left, b->arena, &t), 0);
 	/* Where memory was lost that the file should have, an object may have been. */
+	WRITE(b, list, PyList, ob_size, 4);
+	WRITE(b, list, PyList, ob_item, at);
+	build_ptr(b, at + 2 * width, WILD);
 	struct py *py = build_py(b);
+	left = MANY;
+	ck_assert_int_eq(traverse_trip(py, list, WILD, false, &left, b->arena, &t), 1);
 	image_add_lost(py->img, WILD, WILD + 4096);
 	left = MANY;
 	ck_assert_int_eq(traverse_trip(py, list, WILD, false, &left, b->arena, &t), 0);
@@ -101,6 +114,57 @@ static void dicts(const struct layout *l)
 		expect(b, dict, UINT64_C(0x30000000) + 4, false, TRAVERSED_ARRAY, table ? "ma_table" : "ma_keys", UINT64_C(0x30000000));
 		build_free(b);
 	}
+}
+
+static void sets(const struct layout *l)
+{
+	enum { SLOTS = 8 };
+	struct build *b = build_new(l);
+	const addr_t type = build_type(b, "set", O_OTHER, false), set = build_object(b, type, l->size[S_PySet]), size = l->size[S_PySetEntry];
+	const addr_t table = build_alloc(b, SLOTS * size);
+	struct traversed t;
+	WRITE(b, set, PySet, table, table);
+	WRITE(b, set, PySet, mask, SLOTS - 1);
+	WRITE(b, table + 5 * size, PySetEntry, key, WILD);
+	const struct { addr_t table, mask, at; int how; const char *field; addr_t value; } cases[] = {
+		{ table, SLOTS - 1, WILD + type_offset(b), TRAVERSED_ITEM, "table[5]", WILD },
+		{ table, 3, WILD + type_offset(b), -1, "fewer slots", 0 },
+		{ table, SLOTS - 2, WILD + type_offset(b), -1, "a mask that is none", 0 },
+		{ 2 * WILD, SLOTS - 1, 2 * WILD + 3, TRAVERSED_ARRAY, "table", 2 * WILD },
+		{ 2 * WILD, SLOTS - 1, 2 * WILD + SLOTS * size, -1, "past the table", 0 },
+		{ 2 * WILD, (addr_t)-1, 2 * WILD, -1, "a mask of all bits", 0 },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		WRITE(b, set, PySet, table, cases[i].table);
+		WRITE(b, set, PySet, mask, cases[i].mask);
+		struct py *py = build_py(b);
+		py->types.set = type;
+		uint64_t left = MANY;
+		const int rc = traverse_trip(py, set, cases[i].at, false, &left, b->arena, &t);
+		MUST(rc == (cases[i].how >= 0), "%s: %s: %d", l->name, cases[i].field, rc);
+		MUST(!rc || ((int)t.how == cases[i].how && str_is(t.field, cases[i].field) && t.value == cases[i].value), "%s: %s: " STR_FMT, l->name, cases[i].field, STR_ARG(t.field));
+	}
+	build_free(b);
+}
+
+/* Where an instance keeps its attributes outside of a dictionary. */
+static void values(const struct layout *l)
+{
+	struct build *b = build_new(l);
+	const char *const names[] = { "first" };
+	const addr_t one = build_int(b, 1), outside = 2 * WILD, o = build_instance(b, "Plain", names, &one, 1, true), width = l->abi.width;
+	const int64_t way = TRAIT(b, attributes);
+	build_settle(b);
+	if (way == ATTRIBUTES_WORDS || way == ATTRIBUTES_TAGGED) {
+		build_ptr(b, o + (addr_t)(way == ATTRIBUTES_WORDS ? TRAIT(b, managed_values_word) : TRAIT(b, managed_dict_word)) * width, way == ATTRIBUTES_WORDS ? outside : outside - 1);
+		expect(b, o, outside + 4, false, TRAVERSED_ARRAY, "values", outside);
+		expect(b, o, outside - 4, false, -1, "before them", 0);
+	}
+	if (TRAIT(b, flag_managed_dict) >= 0) {
+		build_ptr(b, o + (addr_t)TRAIT(b, managed_dict_word) * width, WILD);
+		expect(b, o, WILD + type_offset(b), false, TRAVERSED_ITEM, "__dict__", WILD);
+	}
+	build_free(b);
 }
 
 /* Entries that are passed over, since they have no value, count too: one table of nothing else may be that of many dictionaries. */
@@ -188,7 +252,7 @@ static void others(const struct layout *l)
 	build_free(b);
 }
 
-static void (*const cases[])(const struct layout *l) = { lists, dicts, holes, members, others };
+static void (*const cases[])(const struct layout *l) = { lists, dicts, sets, values, holes, members, others };
 
 START_TEST(traverse)
 {
