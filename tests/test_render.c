@@ -247,8 +247,8 @@ static const struct { const char *stack; uint64_t limit; const char *shown; } ne
 	{ "aaaaaxyz", 3, "zy.1.a+4" },
 };
 
-/* p and q are plumbing, s and t silent plumbing; [n]: n of them on a line; +times/frames. */
-static const struct { const char *stack; uint64_t limit; const char *shown; } folds[] = {
+/* p and q are plumbing, s and t silent plumbing; [n]: n of them on a line; +times/frames.  crashed: where the thread crashed, and whose call led there. */
+static const struct { const char *stack; uint64_t limit; const char *shown, *crashed; } folds[] = {
 	{ "apqb", 0, "a[2]b" },
 	{ "astb", 0, "ab" },
 	{ "asptb", 0, "a[3]b" },               /* silent only where all are */
@@ -266,6 +266,12 @@ static const struct { const char *stack; uint64_t limit; const char *shown; } fo
 	{ "sabcdef", 1, ".5.f" },              /* nor are they among those that are left out */
 	{ "absctscdef", 4, "ab.3.ef" },
 	{ "abcdefs", 4, "ab.2.ef" },
+	{ "astp", 0, "a[3]", "b" },
+	{ "apst", 0, "a[2]t", "t" },
+	{ "astb", 0, "atb", "t" },
+	{ "apqst", 0, "a[1]q", "q" },
+	{ "apsqtb", 0, "a[2]qtb", "tq" },
+	{ "abcdest", 4, "ab.2.et", "t" },
 };
 
 START_TEST(fold)
@@ -280,8 +286,15 @@ START_TEST(fold)
 		frames[i] = &letter[folds[_i].stack[i] - 'a'];
 	build_thread(r, 1, NULL);
 	build_stack(r, frames, n);
+	const char *crashed = folds[_i].crashed;
+	if (crashed) {
+		r->verdict.kind = VERDICT_CRASH;
+		r->verdict.thread = 0;
+		r->verdict.native = &letter[crashed[0] - 'a'];
+		r->verdict.caller = crashed[1] ? &letter[crashed[1] - 'a'] : NULL;
+	}
 	struct sb b = { 0 };
-	struct stack_walk w = stack_walk(r->threads.p, folds[_i].limit, true);
+	struct stack_walk w = stack_walk(r, r->threads.p, folds[_i].limit, true);
 	for (struct stack_item item; stack_next(&w, &item);) {
 		switch (item.kind) {
 		case STACK_FRAME: sb_char(&b, (char)('a' + (item.frame - letter))); break;
@@ -309,7 +322,7 @@ START_TEST(walk_newest)
 	build_stack(r, frames, n);
 	struct sb b = { 0 };
 	struct stack_items items = { 0 };
-	struct stack_walk w = stack_walk(r->threads.p, newest[_i].limit, false);
+	struct stack_walk w = stack_walk(r, r->threads.p, newest[_i].limit, false);
 	stack_newest_first(&w, &items);
 	for (size_t i = 0; i < items.n; i++) {
 		const struct stack_item *item = &items.p[i];
@@ -337,7 +350,7 @@ START_TEST(walk)
 	build_thread(r, 1, NULL);
 	build_stack(r, frames, n);
 	struct sb b = { 0 };
-	struct stack_walk w = stack_walk(r->threads.p, walks[_i].limit, false);
+	struct stack_walk w = stack_walk(r, r->threads.p, walks[_i].limit, false);
 	for (struct stack_item item; stack_next(&w, &item);) {
 		if (item.kind == STACK_FRAME)
 			sb_char(&b, (char)('a' + (item.frame - letter)));

@@ -1,33 +1,42 @@
 /* Which frames of a stack are shown.  A repeated piece is shown whole or not at all, so that "the frames above" is always true. */
 #include "render/stack.h"
 
+static bool folds(const struct stack_walk *w, const struct report_frame *f)
+{
+	return w->fold && f->plumbing && f != w->crashed && f != w->caller;
+}
+
 /* Frames of a run from k on that are one item; *silent: or none. */
-static size_t item_frames(const struct report_run *run, size_t k, bool fold, bool *silent)
+static size_t item_frames(const struct stack_walk *w, const struct report_run *run, size_t k, bool *silent)
 {
 	size_t n = 0;
-	*silent = fold && run->frames[k]->plumbing;
+	*silent = folds(w, run->frames[k]);
 	if (!*silent)
 		return 1;
-	for (; k + n < run->n && run->frames[k + n]->plumbing; n++)
+	for (; k + n < run->n && folds(w, run->frames[k + n]); n++)
 		*silent = *silent && run->frames[k + n]->plumbing == PLUMBING_SILENT;
 	return n;
 }
 
-static uint64_t items_of(const struct report_run *run, bool fold)
+static uint64_t items_of(const struct stack_walk *w, const struct report_run *run)
 {
 	uint64_t n = 0;
 	bool silent;
 	for (size_t k = 0; k < run->n; n += !silent)
-		k += item_frames(run, k, fold, &silent);
+		k += item_frames(w, run, k, &silent);
 	return n;
 }
 
-struct stack_walk stack_walk(const struct report_thread *t, uint64_t limit, bool fold)
+struct stack_walk stack_walk(const struct report *r, const struct report_thread *t, uint64_t limit, bool fold)
 {
 	struct stack_walk w = { .thread = t, .fold = fold };
+	if (r->verdict.kind == VERDICT_CRASH && r->verdict.thread < r->threads.n && t == &r->threads.p[r->verdict.thread]) {
+		w.crashed = r->verdict.native ? r->verdict.native : r->verdict.location;
+		w.caller = r->verdict.caller;
+	}
 	uint64_t total = 0;
 	for (size_t i = 0; i < t->n_runs; i++)
-		total += items_of(&t->runs[i], fold);
+		total += items_of(&w, &t->runs[i]);
 	w.head = w.tail = total;
 	if (!limit || total <= limit)
 		return w;
@@ -35,7 +44,7 @@ struct stack_walk stack_walk(const struct report_thread *t, uint64_t limit, bool
 	w.tail = total - (limit - limit / 2);
 	uint64_t head = w.head, tail = w.tail, start = 0;
 	for (size_t i = 0; i < t->n_runs; i++) {
-		uint64_t end = start + items_of(&t->runs[i], fold);
+		uint64_t end = start + items_of(&w, &t->runs[i]);
 		if (t->runs[i].repeat > 1 && start < w.head && w.head < end)
 			head = start;
 		if (t->runs[i].repeat > 1 && start < w.tail && w.tail < end)
@@ -51,7 +60,7 @@ struct stack_walk stack_walk(const struct report_thread *t, uint64_t limit, bool
 static size_t pass(struct stack_walk *w, bool *silent)
 {
 	const struct report_run *run = &w->thread->runs[w->run];
-	size_t n = item_frames(run, w->k, w->fold, silent);
+	size_t n = item_frames(w, run, w->k, silent);
 	w->shown = (w->k ? w->shown : 0) + (*silent ? 0 : n);
 	w->items = (w->k ? w->items : 0) + !*silent;
 	w->at += !*silent;
@@ -91,7 +100,7 @@ bool stack_next(struct stack_walk *w, struct stack_item *ret)
 		const size_t k = w->k, n = pass(w, &silent);
 		if (silent)
 			continue;
-		const bool plumbing = w->fold && run->frames[k]->plumbing;
+		const bool plumbing = folds(w, run->frames[k]);
 		*ret = (struct stack_item){
 			.kind = plumbing ? STACK_PLUMBING : STACK_FRAME, .frame = run->frames[k], .frames = &run->frames[k], .repeat = run->repeat, .n = n,
 		};

@@ -14,6 +14,7 @@ struct stack_item {
 };
 struct stack_walk {
 	const struct report_thread *thread;
+	const struct report_frame *crashed, *caller; /* where the thread crashed, and whose call led there: plumbing or not, they are shown; NULL: it did not */
 	uint64_t head, tail;              /* shown: [0, head) and [tail, ...), as positions of items where each piece stands once */
 	uint64_t at;
 	size_t run, k;
@@ -23,8 +24,8 @@ struct stack_walk {
 };
 
 /* limit: at most so many STACK_FRAME and STACK_PLUMBING items, the first and the last half; 0: all.  fold: plumbing frames that
- * follow each other are one item, or none if all are silent. */
-struct stack_walk stack_walk(const struct report_thread *t, uint64_t limit, bool fold);
+ * follow each other are one item, or none if all are silent; but never the one that the thread crashed in. */
+struct stack_walk stack_walk(const struct report *r, const struct report_thread *t, uint64_t limit, bool fold);
 bool stack_next(struct stack_walk *w, struct stack_item *ret); /* false at the end */
 
 struct stack_items VEC(struct stack_item);

@@ -142,7 +142,7 @@ static void add_thread(struct graph *g, size_t thread)
 		}
 		at = note(g, at, NODE_NOTE, &b, thread);
 	}
-	struct stack_walk w = stack_walk(t, g->opt->frames, !g->opt->native);
+	struct stack_walk w = stack_walk(g->r, t, g->opt->frames, !g->opt->native);
 	for (struct stack_item item; stack_next(&w, &item);) {
 		if (item.kind == STACK_FRAME)
 			at = child(g, (struct node){ .kind = NODE_FRAME, .frame = item.frame, .n = item.repeat, .parent = at }, thread);

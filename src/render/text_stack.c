@@ -208,7 +208,7 @@ void text_stack(struct text *t, const struct report_thread *th)
 	const struct report *r = t->r;
 	const bool matters = r->verdict.instruction.len && r->verdict.thread < r->threads.n && th == &r->threads.p[r->verdict.thread];
 	const struct report_frame *faulted = !matters ? NULL : r->verdict.native ? r->verdict.native : r->verdict.location;
-	struct stack_walk w = stack_walk(th, t->opt->frames, !t->opt->native);
+	struct stack_walk w = stack_walk(r, th, t->opt->frames, !t->opt->native);
 	int64_t in = -1;
 	if (t->opt->newest_first) {
 		struct stack_items items = { 0 };
