@@ -579,6 +579,7 @@ START_TEST(ended_itself)
 		{ { "__pthread_kill_implementation.constprop.0", "raise@@GLIBC_2.2.5", "__GI_abort.cold", "work.isra.0" }, "abort() <- work" },
 		{ { "raise", "abort", "_Py_FatalErrorFunc.cold", "PyMem_Free.localalias" }, "abort() <- _Py_FatalErrorFunc <- PyMem_Free" },
 		{ { "read", "work" }, NULL },
+		{ { "__pthread_kill_implementation", "gsignal", "work" }, "raise() <- work" },
 		{ { "gsignal", "abort", "std::sys::pal::unix::abort_internal", "std::process::abort", "std::panicking::panic_with_hook", "__rustc::rust_begin_unwind",
 		    "core::panicking::panic_fmt", "core::option::unwrap_failed", "shop::total" }, "abort() <- core::option::unwrap_failed <- shop::total", true },
 		{ { "raise", "abort", "std::sys_common::backtrace::__rust_end_short_backtrace", "rust_begin_unwind", "core::panicking::panic_nounwind_fmt",

@@ -134,6 +134,8 @@ struct str abort_chain(const struct report *r, const struct report_thread *th, a
 		return raiser;
 	if (str_starts(raiser, "__GI_"))
 		raiser = (struct str){ raiser.s + 5, raiser.len - 5 };
+	if (str_is(raiser, "gsignal")) /* glibc's other name of it, at the same address */
+		raiser = STR("raise");
 	sb_str(&b, raiser);
 	sb_printf(&b, "()");
 	const size_t len = b.len;

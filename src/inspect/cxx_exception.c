@@ -251,6 +251,11 @@ struct str cxx_exception(struct target *t, struct report *r, const struct native
 	addr_t from = s->n ? s->f[0].sp : 0, to = 0;
 	for (size_t i = 0; i < s->n && i < FRAMES; i++) {
 		const struct str name = str_function(native_view_function(s, i, NULL));
+		/* What stands in a class's table for what it does not have; it terminates (libstdc++ libsupc++/pure.cc) or aborts (libc++abi). */
+		if (str_is(name, "__cxa_pure_virtual"))
+			return STR("a pure virtual method was called");
+		if (str_is(name, "__cxa_deleted_virtual"))
+			return STR("a deleted virtual method was called");
 		rethrown = str_is(name, "__cxa_rethrow");
 		thrown = rethrown || str_is(name, "__cxa_throw") || str_starts(name, "_ZSt17rethrow_exception") || str_starts(name, "std::rethrow_exception");
 		terminated |= thrown || str_is(name, "_ZSt9terminatev") || str_is(name, "std::terminate()") || str_is(name, "_ZN9__gnu_cxx27__verbose_terminate_handlerEv");

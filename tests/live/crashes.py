@@ -250,9 +250,14 @@ def in_libraries(python):
             rep, text, _, target = got
             name = "%s: %s" % (python.name, function)
             tap.equal(rep["verdict"]["title"], "SIGABRT: " + ("an uncaught C++ exception: " + want if want else "C++'s std::terminate was called" + TERMINATE[function]), "%s: title" % name)
-            tap.ok(without_likely(rep) and re.match(r"(abort|gsignal|raise)\(\) <- std::terminate(\(\))?( <- (__cxa_(re)?throw|std::rethrow_exception(\(.*?\))?))? <- %s \(throws" % function, line(text, "raised by") or ""),
+            tap.ok(without_likely(rep) and re.match(r"(abort|raise)\(\) <- std::terminate(\(\))?( <- (__cxa_(re)?throw|std::rethrow_exception(\(.*?\))?))? <- %s \(throws" % function, line(text, "raised by") or ""),
                    "%s: who raised it" % name, text[:500])
             target.end()
+        got = crash(python, "c", cxx, "throw_pure")
+        if got:
+            tap.equal(got[0]["verdict"]["title"], "SIGABRT: a pure virtual method was called", "%s: throw_pure: title" % python.name)
+            tap.ok(re.match(r"abort\(\) <- std::terminate(\(\))? <- __cxa_pure_virtual <- .*Asks", line(got[1], "raised by") or ""), "%s: throw_pure: who raised it" % python.name, got[1][:500])
+            got[3].end()
 
 
 ITSELF = r"SIGABRT: the process aborted itself \(abort, a failed assertion or a fatal error\)"
@@ -270,7 +275,7 @@ HANDLERS = (  # function, what else runs; kind, title, what a line with this key
     ("ended_illegal", None, "crash", r"SIGILL: illegal operand at 0x[0-9a-f]+", "handler", r"end ran then; the process ended by SIGABRT"),
     ("ended_bus", None, "crash", r"SIGBUS: write to address 0x[0-9a-f]+008 \(past the end of the mapped file, or its file system is full or failed\)", "handler", r"end ran then; .*"),
     ("ended_read_only", None, "crash", r"SIGSEGV: write to address 0x[0-9a-f]+005 \(the mapping does not allow it\)", "handler", r"end ran then; the process ended by SIGABRT"),
-    ("ended_raised", None, "crash", r"SIGFPE: the process sent it to itself", "raised by", r"(raise|gsignal)\(\) <- ended_raised \(handlers.c.so\)"),
+    ("ended_raised", None, "crash", r"SIGFPE: the process sent it to itself", "raised by", r"raise\(\) <- ended_raised \(handlers.c.so\)"),
     ("stuck_in_divide", None, "stopped", r"SIGABRT sent by pid \d+ \(uid \d+\)", "handler", r"thread \d+ \(main\) stands in a handler of a fault: SIGFPE: integer division by zero at .*"),
     ("alarm_ends", None, "crash", ITSELF, "raised by", r"abort\(\) <- end \(handlers.c.so\) <- \(a signal came\) <- alarm_ends \(handlers.c.so\)"),
     ("null_member", None, "crash", r"SIGSEGV: execution of address 0x10 \(a call of an address 16 bytes past a null pointer\)", "in", r"null_member, .*\(its call went to 0x10\)"),
