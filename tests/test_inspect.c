@@ -300,8 +300,17 @@ START_TEST(culprit)
 	}
 	struct report_thread t = { .tid = PID };
 	report_fold(r, list, n, &t.runs, &t.n_runs);
-	struct str got = crash_culprit(&t, 0);
+	struct str got = crash_culprit(&t, 0, false);
 	ck_assert(culprits[_i].culprit ? str_is(got, culprits[_i].culprit) : !got.s);
+	/* Where the innermost is data of its file, that is not to blame. */
+	if (depth > 1 && n && !frames[n - 1].python && !frames[n - 2].python) {
+		t.runs = NULL, t.n_runs = 0;
+		report_fold(r, list, n - 1, &t.runs, &t.n_runs);
+		const struct str without = crash_culprit(&t, 0, false);
+		report_fold(r, list, n, &t.runs, &t.n_runs);
+		got = crash_culprit(&t, frames[n - 1].pc, true);
+		ck_assert(without.s ? str_eq(got, without) : !got.s);
+	}
 	report_free(r);
 }
 END_TEST

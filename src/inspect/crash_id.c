@@ -96,11 +96,11 @@ bool module_is_other(struct str base)
 	return true;
 }
 
-struct str crash_culprit(const struct report_thread *t, addr_t pc)
+struct str crash_culprit(const struct report_thread *t, addr_t pc, bool no_code)
 {
 	const struct report_frame *f;
-	for (struct inward w = inward_from(t, pc); (f = inward_next(&w)) && !f->python;)
-		if (!f->signal && f->module.len && module_is_other(str_base(f->module)))
+	for (struct inward w = inward_from(t, pc); (f = inward_next(&w)) && !f->python; no_code = false)
+		if (!f->signal && !(no_code && f->pc == pc) && f->module.len && module_is_other(str_base(f->module)))
 			return f->module;
 	return (struct str){ 0 };
 }

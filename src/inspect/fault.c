@@ -84,6 +84,12 @@ static bool is_code(struct image *img, addr_t addr)
 	return (seg && seg->prot & 4) || (m && m->prot & 4);
 }
 
+bool fault_in_data(const struct image *img, addr_t pc)
+{
+	struct mapped m;
+	return image_mapped_at(img, pc, &m) == 0 && !(m.prot & 4);
+}
+
 static const char *const access_word[] = { [ACCESS_READ] = "read", [ACCESS_WRITE] = "write", [ACCESS_BOTH] = "read-write", [ACCESS_EXEC] = "exec" };
 static const char *const access_title[] = {
 	[ACCESS_UNKNOWN] = "access to", [ACCESS_READ] = "read of", [ACCESS_WRITE] = "write to", [ACCESS_BOTH] = "read and write of",
@@ -154,7 +160,8 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 	int code = f->code;
 	struct instruction in = { 0 };
 	enum access access = ACCESS_UNKNOWN;
-	if (f->regs && instruction_at(t->img, f->regs, f->has_addr && !none, f->addr, r->arena, &in) == 0) {
+	f->fetched = f->regs && f->has_addr && !none && f->regs->pc == f->addr && !is_code(t->img, f->addr);
+	if (f->regs && !f->fetched && instruction_at(t->img, f->regs, f->has_addr && !none, f->addr, r->arena, &in) == 0) {
 		r->verdict.instruction = in.text;
 		r->verdict.operands = in.operands;
 	}
@@ -174,7 +181,7 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 		code = 1;
 		c = code_of(f->signo, code);
 	}
-	const bool fetched = f->fetched = f->regs && f->has_addr && !none && f->regs->pc == f->addr && !is_code(t->img, f->addr);
+	const bool fetched = f->fetched;
 	access = fetched ? ACCESS_EXEC : f->has_error ? access_by_error(f->error) : in.access;
 	r->verdict.access = access_word[access];
 	if (none)

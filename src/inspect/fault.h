@@ -18,6 +18,9 @@ struct fault {
 	bool at_known, fetched;
 	addr_t at;
 };
+/* Is there memory at pc, of which the file says that it is no code? */
+bool fault_in_data(const struct image *img, addr_t pc);
+
 /* Line 1's text; fills r->verdict.access, instruction and operands where they can be known. */
 struct str fault_title(struct target *t, struct report *r, struct fault *f);
 

@@ -166,7 +166,7 @@ static void came_from(struct target *t, struct report *r, const struct report_th
 {
 	struct inward w = inward_from(th, regs->pc);
 	const struct report_frame *first = inward_next(&w), *f = first ? inward_next(&w) : NULL;
-	if (!f || first->python || f->python || first->pc != regs->pc || first->function.len || first->module.len)
+	if (!f || first->python || f->python || first->pc != regs->pc || ((first->function.len || first->module.len) && !fault_in_data(t->img, regs->pc)))
 		return;
 	const struct arrival a = arrival_at(t, regs);
 	if (!a.after || f->pc != a.after)
@@ -252,7 +252,7 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	if (kind == CRASH_NULL || kind == CRASH_WILD) /* code may be in a file that is not known */
 		came_from(t, r, th, fault.regs);
 	const struct report_frame *callee = r->verdict.callee;
-	r->verdict.culprit = callee && callee->module.len && module_is_other(str_base(callee->module)) ? callee->module : crash_culprit(th, pc);
+	r->verdict.culprit = callee && callee->module.len && module_is_other(str_base(callee->module)) ? callee->module : crash_culprit(th, pc, fault.fetched);
 	if (t->py) /* without Python's frames one crash in libc is like another */
 		crash_ids(t->img, r, th, pc, kind);
 	handler_of_others(t, r, th);

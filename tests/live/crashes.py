@@ -150,6 +150,7 @@ IN_C = (  # function: the title, as a pattern
     ("fault_read_only", r"SIGSEGV: write to address 0x[0-9a-f]+005 \(the mapping does not allow it\)"),
     ("fault_null_call", r"SIGSEGV: execution of address 0x0 \(a call of a null pointer\)"),
     ("fault_no_code", r"SIGSEGV: execution of address 0x[0-9a-f]+000 \(a call of memory that is no code\)"),
+    ("fault_data", r"SIGSEGV: execution of address 0x[0-9a-f]+ \(a call of memory that is no code\)"),
     ("fault_wild", r"SIGSEGV: read of address 0x4141414141414140" + re.escape(NO_ADDRESS)),
     ("fault_wild_call", r"SIGSEGV: call to 0x4343434343434343" + re.escape(NO_ADDRESS)),
     ("fault_wild_return", r"SIGSEGV: return to 0x4444444444444444" + re.escape(NO_ADDRESS)),
@@ -209,10 +210,11 @@ def in_libraries(python):
             if function.endswith("_again"):
                 tap.equal((line(text, "handler"), verdict.get("ended_by", {}).get("name"), without_likely(rep)),
                           ("a signal handler ran then; the process ended by SIGSEGV", "SIGSEGV", True), "%s: that it was raised again" % name)
-            if function in ("fault_null_call", "fault_no_code", "fault_pushed"):
+            if function in ("fault_null_call", "fault_no_code", "fault_data", "fault_pushed"):
                 in_line = line(text, "in") or ""
                 tap.ok(in_line.startswith(function + ", ") and "(its call went to 0x" in in_line and verdict["called_from"]["function"] == function,
                        "%s: whose call it was" % name, text[:500])
+                tap.ok("instruction" not in verdict and "\n        => " not in text, "%s: no instruction" % name, verdict.get("instruction"))
             if function == "fault_tail":
                 in_line, called = line(text, "in") or "", verdict.get("called", {}).get("function")
                 tap.ok(in_line.startswith("tail_of_nothing, ") and "(called by fault_tail, " in in_line and (called, verdict["called_directly"]) == ("tail_of_nothing", False),
