@@ -209,7 +209,7 @@ with tempfile.TemporaryDirectory() as folder:
 with open(os.path.join(FOLDER, 'threads.pz'), 'rb') as f:
     whole = f.read()
 # part: of how many threads frames are lost; what is lifted by another copy
-for part, n_broken, want in ((3 / 5, 12, {'PZ101', 'PZ305', 'PZ401', 'PZ406', 'PZ410', 'PZ412'}), (2 / 3, 2, {'PZ101', 'PZ305', 'PZ401', 'PZ410', 'PZ412', 'PZ414'})):
+for part, n_broken, want in ((0.42, 5, {'PZ101', 'PZ305', 'PZ401', 'PZ406', 'PZ410', 'PZ412'}), (0.6, 2, {'PZ101', 'PZ305', 'PZ401', 'PZ410', 'PZ412', 'PZ414'})):
     with tempfile.TemporaryDirectory() as folder:
         cut = os.path.join(folder, 'cut.pz')
         with open(cut, 'wb') as f:

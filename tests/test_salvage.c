@@ -326,6 +326,53 @@ START_TEST(older_frames_are_cut_off)
 }
 END_TEST
 
+/* Code objects that are cut off: their frames stay, as those of no code, where they have the builtins of the chain. */
+static void code_cut(const struct layout *l)
+{
+	enum { INNERMOST = DEEP - 1, MIDDLE = 2, OTHER = 2 };
+	for (int odd = 0; odd < 2; odd++) {
+		struct some s = some_threads(l);
+		build_lose(s.b, s.code[INNERMOST], l->size[S_PyObject]);
+		build_lose(s.b, s.code[MIDDLE], l->size[S_PyObject]);
+		if (odd && layout_has(l, F_PyFrame_previous))
+			WRITE(s.b, s.frame[OTHER][MIDDLE], PyFrame, builtins, s.b->builtins + 64);
+		else if (odd)
+			WRITE(s.b, s.frame[OTHER][MIDDLE], PyFrameObject, f_builtins, s.b->builtins + 64);
+		cut_off(&s);
+		struct py *py = expect(&s, image_of(&s, path_of(l)), survivors(&s), false);
+		struct walk w = py_interps(py);
+		struct py_interp in;
+		ck_assert_int_eq(py_next_interp(&w, &in), 1);
+		struct walk tw = py_threads(py, &in);
+		struct py_thread t;
+		while (py_next_thread(&tw, &t) == 1) {
+			int i = 0, k = DEEP, rc;
+			while (s.thread[i] != t.addr)
+				i++;
+			struct walk fw = py_frames(py, t.frame);
+			struct py_frame f;
+			while ((rc = py_next_frame(&fw, &f)) == 1) {
+				if (f.shim)
+					continue;
+				k--;
+				MUST(k >= 0 && f.addr == s.frame[i][k], "%s: thread %d, frame %d", l->name, i, k);
+				const bool lost = k == INNERMOST || k == MIDDLE;
+				MUST(lost ? f.no_code == ERR_FAULT && f.stands == s.code[k] && !f.code : f.code == s.code[k] && !f.no_code,
+				     "%s: thread %d, frame %d: code", l->name, i, k);
+			}
+			const bool ends = odd && i == OTHER;
+			MUST(k == (ends ? MIDDLE + 1 : 0) && rc == (ends ? ERR_FAULT : 0), "%s: thread %d ends after frame %d: %d", l->name, i, k, rc);
+		}
+		build_free(s.b);
+	}
+}
+
+START_TEST(code_is_cut_off)
+{
+	each_layout(code_cut);
+}
+END_TEST
+
 /* Two thread states for one thread in one interpreter: one is a leftover, and which cannot be told. */
 static void doubled(const struct layout *l)
 {
@@ -478,6 +525,7 @@ int main(void)
 	tcase_add_test(t, only_where_memory_was_cut_and_one_table_fits);
 	tcase_add_test(t, what_contradicts_is_not_shown);
 	tcase_add_test(t, older_frames_are_cut_off);
+	tcase_add_test(t, code_is_cut_off);
 	tcase_add_test(t, one_thread_in_two_states);
 	tcase_add_test(t, types_are_left);
 	tcase_add_test(t, damage_is_survived);

@@ -4,6 +4,7 @@
  */
 #include "python/py.h"
 #include "python/walk.h"
+#include "python/prove.h"
 #include "python/witness.h"
 
 struct walk py_frames(const struct py *py, addr_t first)
@@ -49,18 +50,36 @@ static bool has_namespace(const struct py *py, const struct py_frame *f)
 }
 
 /*
+ * In what is left of a cut core: is it one of a chain of frames all the same, though its code is lost?  Frames of one chain nearly always
+ * have the same builtins, whose address they keep; where no frame before told it, the next one has to have it too.
+ */
+static bool shares_builtins(struct walk *w, const struct py_frame *f, addr_t code, addr_t next)
+{
+	const struct py *py = w->py;
+	const enum py_field field = HAS(py, PyFrame, previous) ? F_PyFrame_builtins : F_PyFrameObject_f_builtins;
+	addr_t own, other = w->builtins;
+
+	if (!py_is_lost(py, code) || layout_read(py->img, &py->layout, f->addr, field, &own) < 0 || !own || own % image_abi(py->img)->width)
+		return false;
+	return other ? own == other : next && layout_read(py->img, &py->layout, next, field, &other) == 0 && own == other;
+}
+
+/*
  * The frame's code, if it is a code object.  A damaged one takes its function's name from the report, not the frame and not
  * those that called it: then f says what stands there.  <0: this is no frame.
  */
-static int take_code(struct walk *w, struct py_frame *f, addr_t code)
+static int take_code(struct walk *w, struct py_frame *f, addr_t code, addr_t next)
 {
+	const enum py_field builtins = HAS(w->py, PyFrame, previous) ? F_PyFrame_builtins : F_PyFrameObject_f_builtins;
 	int rc = code ? check_code(w, code) : ERR_CORRUPT;
 
 	if (rc == 0) {
 		f->code = code;
+		if (layout_read(w->py->img, &w->py->layout, f->addr, builtins, &w->builtins) < 0)
+			w->builtins = 0;
 		return 0;
 	}
-	if (!has_namespace(w->py, f))
+	if (!has_namespace(w->py, f) && !(rc == ERR_FAULT && shares_builtins(w, f, code, next)))
 		return rc == ERR_ABSENT ? ERR_CORRUPT : rc;
 	f->no_code = rc;
 	f->stands = code;
@@ -80,7 +99,7 @@ static int next_frame_object(struct walk *w, struct py_frame *f, addr_t *next)
 	if (rc == 0)
 		rc = READ(py, f->addr, PyFrameObject, f_lasti, &lasti);
 	if (rc == 0)
-		rc = take_code(w, f, code);
+		rc = take_code(w, f, code, *next);
 	if (rc < 0)
 		return rc;
 	if (f->code && (int64_t)lasti >= 0)
@@ -173,7 +192,7 @@ static int next_interpreter_frame(struct walk *w, struct py_frame *f, addr_t *ne
 		f->shim = true;
 		return 0;
 	}
-	rc = take_code(w, f, code);
+	rc = take_code(w, f, code, *next);
 	if (rc == 0 && f->code)
 		rc = HAS(py, PyFrame, instr_ptr) ? READ(py, f->addr, PyFrame, instr_ptr, &at) : READ(py, f->addr, PyFrame, prev_instr, &at);
 	if (rc == 0 && f->code)

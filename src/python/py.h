@@ -82,6 +82,7 @@ struct walk {
 	addr_t gil_holder;        /* threads: the interpreter's */
 	bool main;                /* threads: of the main interpreter */
 	addr_t code;              /* frames: the last one that proved to be a code object */
+	addr_t builtins;          /* frames: those of the last one that has code; 0: not known */
 	addr_t plain;             /* frames: the last code object that proved not to be the interpreter's own */
 	addr_t cframe;            /* frames: that of the call of the evaluation loop which runs them; 0: not known, or there is none */
 	addr_t chunk, chunk_mark; /* frames: of the thread's data stack, that has the last ones that were looked for; 0: none is known */

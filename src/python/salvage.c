@@ -317,6 +317,11 @@ static void prove_stack(struct attempt *t, struct state *c)
 		t->walked++;
 		if (f.shim && f.owner >= TRAIT(&t->py, owner_shim))
 			continue;
+		if (f.no_code == ERR_FAULT && py_is_lost(&t->py, f.stands)) {
+			digest(&t->digest, &f.addr, sizeof f.addr);
+			c->cut = true;
+			continue;
+		}
 		if (f.shim || f.no_code) { /* where nothing else is sure, what has no code is no frame */
 			fits = ERR_CORRUPT;
 			break;
