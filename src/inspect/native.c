@@ -596,6 +596,7 @@ void natives_stack(struct natives *n, size_t index, const struct native_part *pa
 	if (!n_parts || (!broken && !n->runs.n))
 		say_lost(n, s, th);
 	jit_evaluates(n, n_items);
+	/* Machinery is what carries Python frames; where none is known it is all there is to see. */
 	size_t left = n->python.n;
 	for (size_t i = 0; i < n_items; i++) {
 		const struct merge_item *it = &n->items.p[i];
@@ -607,7 +608,7 @@ void natives_stack(struct natives *n, size_t index, const struct native_part *pa
 		struct pc_entry *e = n->entries.p[it->index];
 		const bool above = rc == 0 && left < n->python.n, below = left > 0;
 		for (size_t k = 0; k < e->n; k++)
-			*vec_push(out) = variant(n, e, k, plumbing_of(e, e->frames[k], it->role, above, below));
+			*vec_push(out) = variant(n, e, k, n->python.n ? plumbing_of(e, e->frames[k], it->role, above, below) : PLUMBING_NONE);
 	}
 }
 

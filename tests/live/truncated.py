@@ -116,6 +116,11 @@ def check(name, path, rep, done, whole, by_tid, known=None):
                is_about(missing, of_all - size), "%s: the sizes, in the header too" % name, (said, text.split("\n")[:12]))
     else:
         tap.ok(len(said) == 1, "%s: it says that it is truncated" % name, said)
+    if any(p["code"] == "PZ301" for p in rep["problems"]): # then native frames are all that one sees
+        plain, every = [[line for line in run([PYANALYZE, "-q", "-v", "--frames=0", path] + more).stdout.decode("utf-8", "replace").split("\n") if line.startswith("  C   ")]
+                        for more in ([], ["-n"])]
+        every = [line for line in every if not line.endswith("(inlined)")]
+        tap.equal(len(plain), len(every), "%s: of no Python all native frames" % name)
     wrong = []
     shown = stacks(rep)
     for tid, broken, frames in shown:
