@@ -100,7 +100,7 @@ START_TEST(no_other_table_fits)
 		struct known_version known = { 0 };
 		struct proof proof;
 		py.interp_head = b->interp;
-		int rc = py_prove(&py, &known, false, &proof);
+		int rc = py_prove(&py, &known, false, &(uint64_t){ UINT64_MAX }, &proof);
 		ck_assert_msg(rc == ERR_CORRUPT, "a process of %s passes as %s", l->name, py.layout.name);
 		ck_assert_str_ne(proof.why, "");
 	}

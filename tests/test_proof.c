@@ -337,6 +337,34 @@ static void half_made_beside_wrong(const struct layout *l)
 	build_free(b);
 }
 
+/* Types are looked for in no more of dictionaries than is left of all candidates: interpreters that share a large one take no longer than that. */
+static void bounded(const struct layout *l)
+{
+	addr_t threads[2];
+	struct build *b = build_two_threads(l, threads);
+	struct proof p = { 0 };
+	const uint64_t many = 1 << 20;
+	uint64_t left = many;
+	build_settle(b);
+	struct py *py = build_py(b);
+	MUST(types_find(py, b->interp, &left, &p) == 0 && py->types.str == b->types.str && py->types.code == b->types.code, "%s", l->name);
+	const uint64_t looked = many - left;
+	MUST(looked > 10 && looked < many, "%s: %llu", l->name, (unsigned long long)looked);
+	left = 2 * looked;
+	for (int i = 0; i < 3; i++) {
+		const int rc = types_find(py, b->interp, &left, &p);
+		MUST(rc == 0 && left == (i ? 0 : looked), "%s: %d: %d, %llu left", l->name, i, rc, (unsigned long long)left);
+		MUST((py->types.str != 0) == (i < 2), "%s: %d", l->name, i);
+	}
+	build_free(b);
+}
+
+START_TEST(looked_at)
+{
+	each_layout(bounded);
+}
+END_TEST
+
 START_TEST(starting_and_ending)
 {
 	each_layout(half_made);
@@ -456,6 +484,7 @@ int main(void)
 	tcase_add_test(tc, a_failed_proof_says_why);
 	tcase_add_test(tc, frames_that_lead_nowhere);
 	tcase_add_test(tc, starting_and_ending);
+	tcase_add_test(tc, looked_at);
 	tcase_add_test(tc, not_initialized_or_finalized);
 	tcase_add_test(tc, what_proves_it_is_cut_off);
 	tcase_add_test(tc, version_without_sys);

@@ -188,7 +188,7 @@ int dict_find(struct dict_walk *w, const char *key, addr_t *ret)
 	return dict_find_within(w, key, &left, ret);
 }
 
-int dict_get_all(const struct py *py, addr_t dict, const char *const *keys, size_t n, addr_t *ret)
+int dict_get_all(const struct py *py, addr_t dict, const char *const *keys, size_t n, uint64_t *entries, addr_t *ret)
 {
 	struct dict_walk w;
 	int rc = dict_begin(py, dict, &w);
@@ -196,9 +196,9 @@ int dict_get_all(const struct py *py, addr_t dict, const char *const *keys, size
 		return rc;
 	for (size_t i = 0; i < n; i++)
 		ret[i] = 0;
-	bool cut = w.n > FIND_MAX;
-	if (cut)
-		w.n = FIND_MAX;
+	const uint64_t all = w.n;
+	dict_most(&w, *entries < FIND_MAX ? *entries : FIND_MAX);
+	const bool cut = w.n < all;
 	size_t left = n;
 	addr_t k, v;
 	while (left && (rc = dict_next(&w, &k, &v)) == 1) {
@@ -210,6 +210,7 @@ int dict_get_all(const struct py *py, addr_t dict, const char *const *keys, size
 			}
 		}
 	}
+	*entries -= w.i;
 	return rc < 0 ? rc : left && cut ? ERR_LIMIT : (int)(n - left);
 }
 

@@ -40,9 +40,9 @@ int dict_next(struct dict_walk *w, addr_t *key, addr_t *value) MUST_CHECK; /* 1,
 int dict_get(const struct py *py, addr_t dict, const char *key, addr_t *ret) MUST_CHECK; /* by str (or 2.7 bytes) key; ERR_ABSENT */
 /*
  * Several names in one pass: ret[i] is the value of keys[i], 0 where there is none. How many were found; <0 where the dictionary
- * broke off, and ret then holds what came before.
+ * broke off, and ret then holds what came before.  *entries: how many may be looked at, of several dictionaries together; they are counted off.
  */
-int dict_get_all(const struct py *py, addr_t dict, const char *const *keys, size_t n, addr_t *ret) MUST_CHECK;
+int dict_get_all(const struct py *py, addr_t dict, const char *const *keys, size_t n, uint64_t *entries, addr_t *ret) MUST_CHECK;
 int dict_find(struct dict_walk *w, const char *key, addr_t *ret) MUST_CHECK;             /* the same from where a walk stands */
 /* The same; of many dictionaries together no more than *left entries are looked at, which are counted off.  ERR_LIMIT. */
 int dict_find_within(struct dict_walk *w, const char *key, uint64_t *left, addr_t *ret) MUST_CHECK;

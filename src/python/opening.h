@@ -11,6 +11,7 @@ enum {
 	RUNTIME_SEARCHES = 8,    /* for the runtime of an interpreter that does not know it */
 	REFUSED = 16,            /* interpreters that a layout is known not to fit */
 	STEPS_MAX = 10000000,    /* of lists followed to check a candidate */
+	TYPES_LOOKED = 1 << 25,  /* entries of dictionaries that types are looked for in, of all candidates and their interpreters */
 	HITS_PER_THREAD = 1000,  /* a stack and a thread block hold a handful of copies */
 	HITS_MAX = 1000000,
 	CANDIDATES_MAX = 64,     /* definitions of one symbol, sections of one name */
@@ -50,6 +51,7 @@ struct opening {
 	char tried[WAY_COUNT][160]; /* what became of each way */
 	unsigned proofs, runtime_searches;
 	unsigned long steps, n_hits, cookies;
+	uint64_t types_left;
 	struct VEC(addr_t) hits; /* words that are a thread's pointer, to be looked at later */
 	bool cookie_first;
 	uint64_t cookie;

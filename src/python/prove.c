@@ -318,7 +318,7 @@ bool py_codes_are_sane(const struct py *py)
 	return 2 * sane >= looked;
 }
 
-static int prove(struct py *py, const struct known_version *known, bool any_minor, struct proof *ret)
+static int prove(struct py *py, const struct known_version *known, bool any_minor, uint64_t *left, struct proof *ret)
 {
 	bool sure = false, lied = false;
 
@@ -337,7 +337,7 @@ static int prove(struct py *py, const struct known_version *known, bool any_mino
 	bool kept_code = false;
 	for (unsigned i = 0; i < LOOK_INTERPS && interp; i++) {
 		struct proof here = { .stage = PROOF_TYPE };
-		rc = types_find(py, interp, &here);
+		rc = types_find(py, interp, left, &here);
 		if (rc == 0)
 			rc = prove_version(py, interp, known, any_minor, &sure, &lied, &here);
 		if (rc == 0 && py->types.function && py->types.code) {
@@ -359,7 +359,7 @@ static int prove(struct py *py, const struct known_version *known, bool any_mino
 	}
 	if (kept) {
 		struct proof here = { .stage = PROOF_TYPE };
-		rc = types_find(py, kept, &here);
+		rc = types_find(py, kept, left, &here);
 		if (rc == 0)
 			rc = prove_version(py, kept, known, any_minor, &sure, &lied, &here);
 	}
@@ -372,10 +372,10 @@ static int prove(struct py *py, const struct known_version *known, bool any_mino
 	return rc;
 }
 
-int py_prove(struct py *py, const struct known_version *known, bool any_minor, struct proof *ret)
+int py_prove(struct py *py, const struct known_version *known, bool any_minor, uint64_t *left, struct proof *ret)
 {
 	const uint64_t before = image_lost_reads(py->img);
-	int rc = prove(py, known, any_minor, ret);
+	int rc = prove(py, known, any_minor, left, ret);
 
 	ret->lost = rc < 0 && image_lost_reads(py->img) != before;
 	return rc;

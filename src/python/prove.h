@@ -30,9 +30,9 @@ struct known_version {
 /*
  * py->img, layout and interp_head (and runtime where known) are set: is this a CPython whose structures lie so?  Fills types, version
  * and version_text.  any_minor: the layout may belong to another minor version (it was given by hand or by the process itself).
- * 0, or ERR_CORRUPT with ret saying what did not fit.
+ * 0, or ERR_CORRUPT with ret saying what did not fit.  *left: how many entries of dictionaries types may be looked for in; counted off.
  */
-int py_prove(struct py *py, const struct known_version *known, bool any_minor, struct proof *ret) MUST_CHECK;
+int py_prove(struct py *py, const struct known_version *known, bool any_minor, uint64_t *left, struct proof *ret) MUST_CHECK;
 
 /* Do the codes of frames have names, files and lines that can be right?  False where most of them have not. */
 bool py_codes_are_sane(const struct py *py);
@@ -41,7 +41,7 @@ bool py_codes_are_sane(const struct py *py);
 uint8_t /* enum py_phase */ py_phase(const struct py *py, addr_t interp);
 
 /* Types by identity (types.c): those that builtins names and those that importlib's functions show. */
-int types_find(struct py *py, addr_t interp, struct proof *ret) MUST_CHECK;
+int types_find(struct py *py, addr_t interp, uint64_t *left, struct proof *ret) MUST_CHECK;
 
 /* sys.modules' entry's dictionary of an interpreter; ERR_ABSENT. */
 int py_module_dict(const struct py *py, addr_t interp, const char *name, addr_t *ret) MUST_CHECK;

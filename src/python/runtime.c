@@ -277,7 +277,7 @@ bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t interp, co
 		remember(o, &t->best, &p);
 		return false;
 	}
-	int rc = py_prove(&py, &o->known, t->given, &p);
+	int rc = py_prove(&py, &o->known, t->given, &o->types_left, &p);
 	if ((rc == 0 || p.damaged) && strcmp(found_by, "hint") == 0 && !main_is_listed(&py)) {
 		p.stage = PROOF_INTERP;
 		snprintf(p.why, sizeof p.why, "the main interpreter that _PyRuntime at 0x%llx names is not in its list", (unsigned long long)runtime);
@@ -408,7 +408,7 @@ bool attempt_self(struct opening *o, addr_t runtime, const char *found_by)
 		py.runtime = runtime;
 		if (READ(&py, runtime, PyRuntime, interp_head, &py.interp_head) < 0 || !py.interp_head) {
 			snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
-		} else if (py_prove(&py, &self, py.table_older, &p) == 0 && !other_build(&py, config)) {
+		} else if (py_prove(&py, &self, py.table_older, &o->types_left, &p) == 0 && !other_build(&py, config)) {
 			if ((own && !py.self_differ && !py.table_older) || py_codes_are_sane(&py))
 				return accept(o, &py, config, found_by);
 			if (!doubtful_config[0]) {
@@ -494,7 +494,7 @@ static void deny_version(struct py *py, struct known_version *outside)
 int py_open(struct image *img, struct modules *mods, const struct py_options *opt, struct arena *a, struct py **ret, struct err *err)
 {
 	static const struct py_options none;
-	struct opening o = { .img = img, .mods = mods, .arena = a };
+	struct opening o = { .img = img, .mods = mods, .arena = a, .types_left = TYPES_LOOKED };
 
 	if (!opt)
 		opt = &none;

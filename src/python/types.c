@@ -33,14 +33,14 @@ int py_module_dict(const struct py *py, addr_t interp, const char *name, addr_t 
 	return py_module_dict_within(py, interp, name, &left, ret);
 }
 
-static int importlib_dict(const struct py *py, addr_t interp, addr_t *ret)
+static int importlib_dict(const struct py *py, addr_t interp, uint64_t *left, addr_t *ret)
 {
 	addr_t module;
 
 	if (HAS(py, PyInterp, importlib) && READ(py, interp, PyInterp, importlib, &module) == 0 && module &&
 	    READ(py, module, PyModule, md_dict, ret) == 0)
 		return 0;
-	return py_module_dict(py, interp, "_frozen_importlib", ret);
+	return py_module_dict_within(py, interp, "_frozen_importlib", left, ret);
 }
 
 static int type_of(const struct py *py, addr_t obj, addr_t *ret)
@@ -112,7 +112,7 @@ enum { BUILTIN_TYPES = sizeof builtin_types / sizeof *builtin_types, AT_TYPE = B
 _Static_assert(BUILTIN_TYPES <= NAMES_MAX, "room for every name");
 
 /* Every one of these names in one pass over the dictionary, since each pass reads all its keys. What was found, by index. */
-static void named_types_find(struct py *py, addr_t dict, const struct named_type *names, size_t n, addr_t found[NAMES_MAX])
+static void named_types_find(struct py *py, addr_t dict, const struct named_type *names, size_t n, uint64_t *left, addr_t found[NAMES_MAX])
 {
 	const char *keys[NAMES_MAX] = { 0 };
 
@@ -120,7 +120,7 @@ static void named_types_find(struct py *py, addr_t dict, const struct named_type
 		keys[i] = names[i].name;
 		found[i] = 0;
 	}
-	int rc = dict_get_all(py, dict, keys, n, found); /* a part is better than nothing */
+	int rc = dict_get_all(py, dict, keys, n, left, found); /* a part is better than nothing */
 	(void)rc;
 	for (size_t i = 0; i < n; i++)
 		if (names[i].at != NOT_KEPT && is_type(py, found[i]))
@@ -128,7 +128,7 @@ static void named_types_find(struct py *py, addr_t dict, const struct named_type
 }
 
 /* 2.7 has no importlib, but a module that names its types; it is there unless Python was started with -S -E. */
-static void old_types_find(struct py *py, addr_t interp)
+static void old_types_find(struct py *py, addr_t interp, uint64_t *left)
 {
 	static const struct named_type names[] = {
 		{ "FunctionType", offsetof(struct py_types, function) }, { "CodeType", offsetof(struct py_types, code) },
@@ -136,11 +136,11 @@ static void old_types_find(struct py *py, addr_t interp)
 	};
 	addr_t dict, found[NAMES_MAX];
 
-	if (py_module_dict(py, interp, "types", &dict) == 0)
-		named_types_find(py, dict, names, sizeof names / sizeof *names, found);
+	if (py_module_dict_within(py, interp, "types", left, &dict) == 0)
+		named_types_find(py, dict, names, sizeof names / sizeof *names, left, found);
 }
 
-int types_find(struct py *py, addr_t interp, struct proof *ret)
+int types_find(struct py *py, addr_t interp, uint64_t *left, struct proof *ret)
 {
 	struct py_types *types = &py->types;
 	addr_t sysdict, builtins, found;
@@ -170,7 +170,7 @@ int types_find(struct py *py, addr_t interp, struct proof *ret)
 	if (READ(py, interp, PyInterp, builtins, &builtins) == 0 && builtins) {
 		addr_t names[NAMES_MAX];
 		bool wide = TRAIT(py, str_model) == STR_MODEL_WIDE;
-		named_types_find(py, builtins, builtin_types, wide ? BUILTIN_TYPES : AT_UNICODE, names);
+		named_types_find(py, builtins, builtin_types, wide ? BUILTIN_TYPES : AT_UNICODE, left, names);
 		if (names[AT_TYPE] && names[AT_TYPE] != type) {
 			snprintf(ret->why, sizeof ret->why, "builtins.type is not type(dict)'s type");
 			return ERR_CORRUPT;
@@ -190,14 +190,14 @@ int types_find(struct py *py, addr_t interp, struct proof *ret)
 	if (HAS(py, PyInterp, importlib) && READ(py, interp, PyInterp, importlib, &module) == 0 && module &&
 	    type_of(py, module, &found) == 0 && is_type(py, found))
 		types->module = found;
-	if (importlib_dict(py, interp, &lib) == 0 && dict_get(py, lib, "_find_and_load", &function) == 0 &&
+	if (importlib_dict(py, interp, left, &lib) == 0 && dict_get_within(py, lib, "_find_and_load", left, &function) == 0 &&
 	    type_of(py, function, &found) == 0 && is_type(py, found)) {
 		types->function = found;
 		if (READ(py, function, PyFunction, func_code, &code) == 0 && type_of(py, code, &found) == 0 && is_type(py, found))
 			types->code = found;
 	}
 	if (HAS(py, PyInstance, in_class))
-		old_types_find(py, interp);
+		old_types_find(py, interp, left);
 	if (!types->code)
 		types->code = commonest_code_type(py, interp);
 	return 0;
