@@ -231,12 +231,47 @@ static void others(const struct layout *l)
 	build_ptr(b, node + word, 0x1000);
 	expect(b, node, 0x1000, true, -1, "a number", 0);
 	/* A member has a name. */
-	addr_t members = build_alloc(b, 10 * width);
-	build_ptr(b, members, build_cstr(b, "right"));
+	addr_t members = build_alloc(b, 15 * width);
+	build_ptr(b, members, build_cstr(b, "__dictoffset__"));
+	build_uint(b, members + width, 4, 19); /* Py_T_PYSSIZET */
 	build_ptr(b, members + 2 * width, word);
+	build_ptr(b, members + 5 * width, build_cstr(b, "right"));
+	build_uint(b, members + 6 * width, 4, 16);
+	build_ptr(b, members + 7 * width, word);
 	WRITE(b, type, PyType, tp_members, members);
 	build_ptr(b, node + word, WILD);
 	expect(b, node, WILD, false, TRAVERSED_ITEM, "attribute right", WILD);
+	/* What every type says. */
+	WRITE(b, type, PyType, tp_dictoffset, word);
+	expect(b, node, WILD, false, TRAVERSED_ITEM, "__dict__", WILD);
+	WRITE(b, type, PyType, tp_dictoffset, 0);
+	WRITE(b, type, PyType, tp_weaklistoffset, word);
+	expect(b, node, WILD, false, TRAVERSED_ITEM, "list of weak references", WILD);
+	/* It would have to be read before what the word leads to. */
+	build_ptr(b, node + word, width == 4 ? 0xffffffff : ~UINT64_C(0));
+	expect(b, node, 0x100, true, -1, "an address that wraps", 0);
+	/* Before the object, 3.12 and later. */
+	build_ptr(b, node + word, 0);
+	WRITE(b, type, PyType, tp_weaklistoffset, (uint64_t)-4 * width);
+	build_ptr(b, node - 4 * width, WILD);
+	expect(b, node, WILD + type_offset(b), false, TRAVERSED_ITEM, "list of weak references", WILD);
+	expect(b, node, WILD + 0x40, true, TRAVERSED_NEAR, "list of weak references", WILD);
+	expect(b, node, WILD + 0x40, false, -1, "near it", 0);
+	WRITE(b, type, PyType, tp_weaklistoffset, (uint64_t)-4000);
+	expect(b, node, WILD + type_offset(b), false, -1, "far before it", 0);
+
+	/* A class of list's kind, with a word of its own behind those of list. */
+	const addr_t derived = build_type(b, "Kind", O_LIST, true), own = l->size[S_PyList] + width;
+	WRITE(b, b->types.list, PyType, tp_basicsize, own);
+	WRITE(b, derived, PyType, tp_basicsize, own + width);
+	WRITE(b, derived, PyType, tp_members, members);
+	build_ptr(b, members + 7 * width, own);
+	const addr_t kind = build_object(b, derived, own + width);
+	build_ptr(b, kind + own, WILD);
+	build_ptr(b, kind + own - width, WILD);
+	expect(b, kind, WILD, false, TRAVERSED_ITEM, "attribute right", WILD);
+	build_ptr(b, kind + own, 0);
+	expect(b, kind, WILD, true, -1, "a word of list's", 0);
 
 	if (TRAIT(b, flag_managed_dict) >= 0) {
 		const char *const names[] = { "first", "second" };

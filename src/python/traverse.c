@@ -178,6 +178,8 @@ static int set(const struct trip *s)
 
 /* ---- objects of other types: their words */
 
+#define WEAK_REFERENCES "list of weak references"
+
 /* What CPython calls its own. */
 static const struct { const char *type; enum py_struct is; } own[] = {
 	{ "function", S_PyFunction }, { "module", S_PyModule }, { "cell", S_PyCell }, { "method", S_PyMethod }, { "instancemethod", S_PyMethod }, { "generator", S_PyGen },
@@ -185,9 +187,13 @@ static const struct { const char *type; enum py_struct is; } own[] = {
 	{ "set", S_PySet }, { "frozenset", S_PySet }, { "instance", S_PyInstance },
 };
 
-/* PyMemberDef (structmember.h, Include/descrobject.h: the same since 2.x): name, type, offset, flags, doc, each as wide as an address. */
+/*
+ * PyMemberDef (structmember.h, Include/descrobject.h: the same since 2.x): name, type, offset, flags, doc, each as wide as an address.  Types
+ * of heap have some that say where something else lies ("__dictoffset__"); those that hold an object are of type 6 or 16.
+ */
 static bool member_name(const struct trip *s, addr_t type, uint64_t offset, struct str *ret)
 {
+	enum { T_OBJECT = 6, T_OBJECT_EX = 16 };
 	const unsigned width = s->py->layout.abi.width;
 	char text[NAME_MAX_BYTES + 1];
 	addr_t members, name;
@@ -196,11 +202,12 @@ static bool member_name(const struct trip *s, addr_t type, uint64_t offset, stru
 		if (READ(s->py, type, PyType, tp_members, &members) < 0)
 			return false;
 		for (unsigned i = 0; members && i < MEMBERS && *s->left; i++, members += 5 * width) {
-			uint64_t at;
+			uint64_t at, kind;
 			--*s->left;
-			if (image_read_ptr(s->py->img, members, &name) < 0 || !name || image_read_ptr(s->py->img, members + 2 * width, &at) < 0)
+			if (image_read_ptr(s->py->img, members, &name) < 0 || !name || image_read_uint(s->py->img, members + width, 4, &kind) < 0 ||
+			    image_read_ptr(s->py->img, members + 2 * width, &at) < 0)
 				break;
-			const int n = at == offset ? image_read_cstr(s->py->img, name, text, NAME_MAX_BYTES) : -1;
+			const int n = at == offset && (kind == T_OBJECT || kind == T_OBJECT_EX) ? image_read_cstr(s->py->img, name, text, NAME_MAX_BYTES) : -1;
 			if (n > 0) {
 				*ret = str_from_bytes(s->a, text, (size_t)n);
 				return true;
@@ -236,6 +243,12 @@ static struct str word_name(struct trip *s, uint64_t offset)
 	for (unsigned i = 0; in && i < in->n_fields; i++)
 		if (py_field_info[in->first + i].kind == K_PTR && layout_has(&s->py->layout, in->first + i) && (uint64_t)s->py->layout.offset[in->first + i] == offset)
 			return str_of(py_field_info[in->first + i].name);
+	/* What every type says of its objects. */
+	uint64_t at;
+	if (READ(s->py, s->o.type, PyType, tp_weaklistoffset, &at) == 0 && at == offset)
+		return STR(WEAK_REFERENCES);
+	if (READ(s->py, s->o.type, PyType, tp_dictoffset, &at) == 0 && at == offset)
+		return STR("__dict__");
 	if (member_name(s, s->o.type, offset, &name))
 		return str_printf(s->a, "attribute " STR_FMT, STR_ARG(name));
 	return (struct str){ 0 };
@@ -249,7 +262,31 @@ static int word_found(struct trip *s, enum traversed_how how, uint64_t offset, a
 	return found(s, how, name.s ? name : str_printf(s->a, "word at +0x%" PRIx64, offset), word, s->o.addr, size);
 }
 
-static int words(struct trip *s)
+/* Would it be read near what the word leads to? */
+static bool is_near(const struct trip *s, addr_t word)
+{
+	return s->near && word >= WORD_MIN && s->at >= word && within(s, word, NEAR);
+}
+
+/* Where the list of weak references is before the object, from 3.12 on; what is read of one lies behind its header. */
+static int weak_references(const struct trip *s)
+{
+	const struct py *py = s->py;
+	uint64_t at;
+	addr_t word;
+	if (READ(py, s->o.type, PyType, tp_weaklistoffset, &at) < 0)
+		return 0;
+	const int64_t from = py->layout.abi.width == 4 ? (int32_t)(uint32_t)at : (int64_t)at;
+	const addr_t header = py->layout.abi.width * 8u;
+	if (from >= 0 || (addr_t)-from > header || image_read_ptr(py->img, s->o.addr + (addr_t)from, &word) < 0)
+		return 0;
+	if (is_ref(s, word))
+		return found(s, TRAVERSED_ITEM, STR(WEAK_REFERENCES), word, s->o.addr - header, header);
+	return is_near(s, word) ? found(s, TRAVERSED_NEAR, STR(WEAK_REFERENCES), word, s->o.addr - header, header) : 0;
+}
+
+/* From that one on. */
+static int words(struct trip *s, uint64_t first)
 {
 	const struct py *py = s->py;
 	const unsigned width = py->layout.abi.width;
@@ -257,13 +294,13 @@ static int words(struct trip *s)
 	addr_t word;
 	if (READ(py, s->o.type, PyType, tp_basicsize, &basic) < 0)
 		return 0;
-	for (uint64_t i = py->layout.size[S_PyObject]; i + width <= basic && i < BODY_MAX && *s->left; i += width) {
+	for (uint64_t i = first; i + width <= basic && i < BODY_MAX && *s->left; i += width) {
 		--*s->left;
 		if (image_read_ptr(py->img, s->o.addr + i, &word) < 0)
 			break;
 		if (word < WORD_MIN)
 			continue;
-		if (is_ref(s, word) ? word_found(s, TRAVERSED_ITEM, i, word, basic) : s->near && within(s, word, NEAR) && word_found(s, TRAVERSED_NEAR, i, word, basic))
+		if (is_ref(s, word) ? word_found(s, TRAVERSED_ITEM, i, word, basic) : is_near(s, word) && word_found(s, TRAVERSED_NEAR, i, word, basic))
 			return 1;
 	}
 	return 0;
@@ -292,9 +329,12 @@ int traverse_trip(const struct py *py, addr_t obj, addr_t at, bool near, uint64_
 		return 0;
 	--*left;
 	int rc = 0;
+	uint64_t first = py->layout.size[S_PyObject];
+	addr_t kind = 0;
 	switch (s.o.kind) {
-	case O_LIST: case O_TUPLE: rc = sequence(&s); break;
-	case O_DICT: rc = dictionary(&s); break;
+	case O_LIST: rc = sequence(&s); kind = py->types.list; break;
+	case O_TUPLE: rc = sequence(&s); break;
+	case O_DICT: rc = dictionary(&s); kind = py->types.dict; break;
 	default:
 		if (py->types.set && s.o.type == py->types.set)
 			rc = set(&s);
@@ -302,6 +342,11 @@ int traverse_trip(const struct py *py, addr_t obj, addr_t at, bool near, uint64_
 	}
 	if (!rc)
 		rc = attributes(&s);
-	/* The words of these are no references, but addresses of such. */
-	return rc || s.o.kind == O_LIST || s.o.kind == O_TUPLE || s.o.kind == O_DICT ? rc : words(&s);
+	if (!rc)
+		rc = weak_references(&s);
+	/* The words of these are no references, but addresses of such; what a class of their kind has of its own lies behind them. */
+	if (rc || s.o.kind == O_TUPLE || (kind && s.o.type == kind) ||
+	    ((s.o.kind == O_LIST || s.o.kind == O_DICT) && (!kind || READ(py, kind, PyType, tp_basicsize, &first) < 0)))
+		return rc;
+	return words(&s, first);
 }

@@ -112,7 +112,10 @@ def fields(python):
                                             ("size", "list", "ob_size", "0x8000000", "is more than there is"), ("tuple", "tuple", "ob_item[1]", "0xdead0000", "is no object"),
                                             ("slot", "Pair", "attribute right", "0xdead0000", "is no object"),
                                             ("value", "dict", "value of 'last'", "0xdead0000", "is no object"),
-                                            ("keys", "dict", "ma_table" if old else "ma_keys", "0xdead0000", "leads nowhere")):
+                                            ("keys", "dict", "ma_table" if old else "ma_keys", "0xdead0000", "leads nowhere"),
+                                            ("default", "defaultdict", "attribute default_factory", "0xdead0000", "is no object"),
+                                            ("dict", "partial", "__dict__", "0xdead0000", "is no object"),
+                                            ("weak", "Weak", "list of weak references", "0xdead0000", "leads nowhere")):
         if python.config.startswith("i386") and (old or case == "size"):
             continue
         got = crash(python, "bad-field", case)
@@ -121,8 +124,16 @@ def fields(python):
         rep, text, _, target = got
         name, found = "%s: bad-field %s" % (python.name, case), rep["verdict"].get("collector", {})
         victim = re.findall(r"VICTIM (0x[0-9a-f]+)", target.text())[-1]
-        tap.equal([found.get(key) for key in ("object", "type", "field", "value", "confidence")], [victim, kind, field, value, "certain"], "%s: the object and its field" % name)
-        tap.equal(line(text, "object"), "%s %s cannot be right: its %s = %s %s; this is what it tripped over" % (kind, victim, field, value, words), "%s: it is said" % name)
+        if case == "weak" and python.root and not found.get("phase"):
+            # Where the collector's functions have no names, what is only likely is not claimed.
+            tap.equal(line(text, "object"), None, "%s: nothing is claimed" % name)
+            target.end()
+            continue
+        sure, kind = case != "weak", found.get("type", kind) if found.get("type", "").endswith("." + kind) else kind # up to 3.8 with its module
+        tap.equal([found.get(key) for key in ("object", "type", "field", "value", "confidence")], [victim, kind, field, value, "certain" if sure else "likely"],
+                  "%s: the object and its field" % name)
+        tap.equal(line(text, "object"), "%s %s%s its %s = %s %s; %s what it tripped over" % (kind, victim, " cannot be right:" if sure else ":", field, value, words, "this is" if sure else "likely"),
+                  "%s: it is said" % name)
         target.end()
 
 
