@@ -145,13 +145,43 @@ bool guess_call_target(const struct guess *g, addr_t word, addr_t *ret)
 	return true;
 }
 
+/* [endbr64,] [bnd] jmp *disp(%rip); on i386 jmp *address (gcc's position-independent one goes by %ebx, which is not known here). */
+bool guess_stub_target(const struct guess *g, addr_t at, addr_t *ret)
+{
+	uint8_t b[11];
+	const size_t n = image_read_some(g->img, at, b, sizeof b);
+	size_t i = n >= 4 && memcmp(b, "\xf3\x0f\x1e", 3) == 0 ? 4 : 0;
+	if (g->abi->machine != EM_X86_64 && g->abi->machine != EM_386)
+		return false;
+	i += i < n && b[i] == 0xf2;
+	if (i + 6 > n || b[i] != 0xff || b[i + 1] != 0x25)
+		return false;
+	const uint32_t word = little(b + i + 2, 4);
+	return image_read_ptr(g->img, g->abi->width == 4 ? word : at + i + 6 + (addr_t)(int64_t)(int32_t)word, ret) == 0;
+}
+
+bool guess_has_frame(const struct guess *g, addr_t start, addr_t pc)
+{
+	/* endbr64 or endbr32, push bp, mov bp, sp in both encodings. */
+	static const uint8_t endbr[] = { 0xf3, 0x0f, 0x1e };
+	uint8_t b[8] = { 0 };
+	const unsigned wide = g->abi->width == 8;
+	size_t n = image_read_some(g->img, start, b, sizeof b), i = n >= 4 && memcmp(b, endbr, sizeof endbr) == 0 ? 4 : 0;
+	if (i < n && b[i++] != 0x55)
+		return false;
+	if (wide && (i >= n || b[i++] != 0x48))
+		return false;
+	return i + 2 <= n && ((b[i] == 0x89 && b[i + 1] == 0xe5) || (b[i] == 0x8b && b[i + 1] == 0xec)) && pc >= start + i + 2;
+}
+
 /* Where a frame keeps its return address and the caller's frame pointer, as offsets from its own, and where it ends. */
 struct kept { uint16_t machine; int8_t lr, fp, end; };
 
 bool guess_by_pointer(const struct guess *g, addr_t sp, addr_t fp, struct guess_frame *ret)
 {
-	/* ARM: clang's {fp, lr}; gcc's fp points at lr, above the older fp.  AArch64: AAPCS64 2023Q3, 6.4.6. */
-	static const struct kept kept[] = { { EM_ARM, 4, 0, 8 }, { EM_ARM, 0, -4, 4 }, { EM_AARCH64, 8, 0, 16 } };
+	/* x86: what `push bp; mov bp, sp` makes.  ARM: clang's {fp, lr}; gcc's fp points at lr, above the older fp.  AArch64: AAPCS64 2023Q3, 6.4.6. */
+	static const struct kept kept[] = { { EM_ARM, 4, 0, 8 }, { EM_ARM, 0, -4, 4 }, { EM_AARCH64, 8, 0, 16 },
+					     { EM_X86_64, 8, 0, 16 }, { EM_386, 4, 0, 8 } };
 	const unsigned width = g->abi->width;
 	if (!sp || fp % width || fp < sp || fp - sp > FRAME_MAX)
 		return false;

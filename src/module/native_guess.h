@@ -23,7 +23,11 @@ addr_t guess_plain(const struct guess *g, addr_t word);
 enum after guess_after_call(const struct guess *g, addr_t word);
 /* Where the call that ends at word leads, if the instruction itself says so. */
 bool guess_call_target(const struct guess *g, addr_t word, addr_t *ret);
-/* ARM's and AArch64's frame pointers (libdw knows nothing of ARM's): the caller's registers, from a frame's. False: fp leads nowhere. */
+/* Where a jump by a word of a table leads, as one of a procedure linkage table. */
+bool guess_stub_target(const struct guess *g, addr_t at, addr_t *ret);
+/* x86: has the function that begins at start made a frame pointer of its own before it comes to pc? */
+bool guess_has_frame(const struct guess *g, addr_t start, addr_t pc);
+/* Frame pointers (libdw knows nothing of ARM's): the caller's registers, from a frame's. False: fp leads nowhere. */
 struct guess_frame { addr_t pc, sp, fp; };
 bool guess_by_pointer(const struct guess *g, addr_t sp, addr_t fp, struct guess_frame *ret);
 /* Is pc where a signal handler returns to? */

@@ -67,6 +67,7 @@ struct unwind {
 	uint8_t from_bits;
 	bool begins;               /* the next frame is that one */
 	uint64_t n_begun;          /* frames before it */
+	bool frameless;            /* the last one has no frame pointer of its own: libdw was stopped there */
 	bool again;                /* libdw is to begin at from, since it could not go on itself */
 	struct VEC(struct native_frame) frames; /* not written yet */
 	struct native_frame last;
@@ -375,6 +376,14 @@ static bool is_unborn(const struct unwind *u)
 	return false;
 }
 
+/* x86: a function that no table tells of, and that makes no frame pointer, or has not made it yet. */
+static bool frameless(struct unwind *u)
+{
+	addr_t start;
+	return u->lr_reg < 0 && u->tables == TABLES_NO && by_itself(u) && u->last.sp && u->last.sp % u->abi->width == 0 &&
+	       function_start(u, u->last.pc, &start) && !guess_has_frame(&u->guess, start, u->last.pc);
+}
+
 static int frame(Dwfl_Frame *state, void *arg)
 {
 	struct unwind *u = arg;
@@ -432,13 +441,18 @@ static int frame(Dwfl_Frame *state, void *arg)
 		put_frames(u);
 	struct regs r;
 	/* libdw takes a pc of 0 for the stack's end. */
-	if (f.bits & NATIVE_SIGNAL && guess_interrupted(&u->guess, f.pc, f.sp, &r) && (k.tables != TABLES_YES || !guess_code(&u->guess, r.pc))) {
+	if (f.bits & NATIVE_SIGNAL && guess_interrupted(&u->guess, f.pc, f.sp, &r) && (k.tables != TABLES_YES || !guess_code(&u->guess, r.pc) || known(u, r.pc, false).tables == TABLES_NO)) {
 		begin_at(u, &r, r.pc, 0);
 		return stop(u, NATIVE_BROKEN, "the registers that a signal interrupted");
 	}
 	/* Where it went from no code: the frame pointer, which libdw would follow, is that of the function that went there, or an older one's. */
 	if (!code && by_registers(u))
 		return stop(u, NATIVE_BROKEN, "the return address of a call of what is no code");
+	/* Nor is it that of a function which makes none. */
+	if (code && frameless(u)) {
+		u->frameless = true;
+		return stop(u, NATIVE_BROKEN, "no unwind table tells of the function there");
+	}
 	return u->rc == 0 ? DWARF_CB_OK : DWARF_CB_ABORT;
 }
 
@@ -524,6 +538,42 @@ static bool calls_another(struct unwind *u, addr_t word, addr_t callee)
 	return function_start(u, target, &start) && start == target; /* else it may be a way there: a procedure linkage table */
 }
 
+/*
+ * The caller of one that is frameless: by the frame pointer, which is its caller's or an older one's, that one would be missed.  The return
+ * address is on top, or the first that a call of this very function left.
+ */
+static bool by_call(struct unwind *u)
+{
+	const unsigned width = u->abi->width;
+	addr_t start, target;
+	if (!u->frameless || !function_start(u, u->last.pc, &start))
+		return false;
+	add_pointer(u, u->last.sp, u->last_fp);
+	for (unsigned i = 0; i < SCAN_WORDS && u->scanned < SCANNED_MAX; i++) {
+		uint64_t word, at = u->last.sp + (uint64_t)i * width;
+		u->scanned++;
+		if (at < u->last.sp || image_read_uint(u->img, at, width, &word) < 0)
+			break;
+		add_pointer(u, at, word);
+		if (!i && guess_after_call(&u->guess, word) == AFTER_CALL && !calls_another(u, word, start)) {
+			struct regs r = u->from; /* it has saved none, and so changed none that its caller keeps */
+			set_reg(&r, u->sp_reg, at + width);
+			begin_at(u, &r, word, NATIVE_SCAN | NATIVE_CALL);
+			return true;
+		}
+		if (!guess_call_target(&u->guess, word, &target) || (target != start && (!guess_stub_target(&u->guess, target, &target) || target != start)))
+			continue;
+		drop_pointers(u, at);
+		add_pointer(u, at, u->last_fp); /* which it may have left alone */
+		const struct regs from = u->from;
+		if (goes_on(u, word, at))
+			return true;
+		u->from = from;
+	}
+	u->n_pointers = 0;
+	return false;
+}
+
 /* The first word on the stack that a call could have left and that leads on. */
 static bool scan(struct unwind *u)
 {
@@ -566,7 +616,8 @@ static bool by_pointer(struct unwind *u)
 {
 	struct guess_frame g;
 	struct regs r = { 0 };
-	if (u->tables == TABLES_YES || !guess_by_pointer(&u->guess, u->last.sp, u->last_fp, &g))
+	/* On x86 libdw has followed it, but where it was stopped. */
+	if (u->tables == TABLES_YES || (u->lr_reg < 0 && !u->frameless) || !guess_by_pointer(&u->guess, u->last.sp, u->last_fp, &g))
 		return false;
 	set_reg(&r, u->sp_reg, g.sp);
 	set_reg(&r, u->fp_reg, g.fp);
@@ -606,6 +657,7 @@ static void unwind_thread(struct unwind *u, size_t i)
 		u->end = NATIVE_WHOLE;
 		u->why = NULL;
 		u->begins = true;
+		u->frameless = false;
 		u->n_begun = u->n;
 		u->again = false;
 		const int rc = dwfl_getthread_frames(u->dwfl, (pid_t)i + 1, frame, u);
@@ -631,7 +683,7 @@ static void unwind_thread(struct unwind *u, size_t i)
 		if (t != TABLES_YES && (is_entry(u) || is_unborn(u)))
 			u->end = NATIVE_WHOLE;
 		else
-			(void)!(by_registers(u) || by_pointer(u) || scan(u));
+			(void)!(by_registers(u) || by_call(u) || by_pointer(u) || scan(u));
 	}
 	put_frames(u);
 	native_put_end(&u->out, u->end, u->last.pc, u->end == NATIVE_BROKEN ? why : NULL);

@@ -167,6 +167,8 @@ IN_C = (  # function: the title, as a pattern
     ("fault_raised_again", r"SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
     ("fault_killed_again", r"SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
     ("fault_in_handler", r"SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
+    ("fault_leaf", r"SIGSEGV: read of address 0x5550 \(nothing is mapped there\)"),
+    ("fault_saving", r"SIGSEGV: read of address 0x5550 \(nothing is mapped there\)"),
 )
 IN_CXX = (
     ("throw_std", "std::out_of_range: index 9 of 3"), ("throw_own", "shop::Rejected: order 7 was rejected"), ("throw_plain", "shop::Plain"),
@@ -219,6 +221,9 @@ def in_libraries(python):
                 in_line, called = line(text, "in") or "", verdict.get("called", {}).get("function")
                 tap.ok(in_line.startswith("tail_of_nothing, ") and "(called by fault_tail, " in in_line and (called, verdict["called_directly"]) == ("tail_of_nothing", False),
                        "%s: who jumped there" % name, text[:500])
+            if function in ("fault_leaf", "fault_saving"):
+                crashed = rep["threads"][0]["stack"]
+                tap.equal([rep["frames"][i].get("function") for i in crashed][-4:], [function, "above_it", "with_frame", function[6:]], "%s: none is missed" % name)
             if function == "fault_in_handler":
                 tap.equal(line(text, "handler"), "it came in a signal handler", "%s: in a handler" % name)
             target.end()
