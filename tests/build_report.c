@@ -453,7 +453,8 @@ static struct report *truncated(void)
 	r->input.lost.of_files = 1;
 	r->input.lost.other = 209;
 	*vec_push(&r->input.lost.files) = STR("libc.so.6");
-	report_problem(r, P_BUILD_ID_MISMATCH, "/opt/py/bin/python3.13", "e1f0", "9a3b");
+	report_problem(r, P_BUILD_ID_MISMATCH, "/opt/py/bin/python3.13", "e1f0", "9a3b",
+		       "it was probably upgraded since: --sysroot DIR with the files of that time, -e PATH for the executable, or --debuginfod=on");
 	return r;
 }
 

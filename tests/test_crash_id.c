@@ -50,6 +50,7 @@ static void ids_of(size_t row, enum loss lost, char group[32], char detail[32])
 	struct report_frame frames[8] = { 0 };
 	const struct report_frame *list[8];
 	size_t n = 0;
+	bool nameless = false;
 	for (; n < 8 && crashes[row].stack[n]; n++) {
 		const char *text = crashes[row].stack[n], *space = strchr(text, ' ');
 		frames[n].python = space;
@@ -57,6 +58,7 @@ static void ids_of(size_t row, enum loss lost, char group[32], char detail[32])
 		frames[n].file = str_of(space ? space + 1 : NULL);
 		frames[n].at.line = (int)(row * 10 + n); /* of no matter */
 		frames[n].pc = frames[n].python ? 0 : str_is(frames[n].function, "strlen") ? 0x50010 : 0x50100 + n;
+		nameless |= !*text;
 		list[n] = &frames[n];
 	}
 	struct report_thread t = { .tid = PID, .has_python = lost < LOST_STATE, .active = lost < LOST_ALL };
@@ -71,7 +73,9 @@ static void ids_of(size_t row, enum loss lost, char group[32], char detail[32])
 	crash_ids(img, r, &t, 0x50010, CRASH_FAULT);
 	snprintf(group, 32, STR_FMT, STR_ARG(r->verdict.group_id));
 	snprintf(detail, 32, STR_FMT, STR_ARG(r->verdict.detail_id));
-	ck_assert_uint_eq(r->verdict.notes.n, r->verdict.group_id.len ? 0 : 1);
+	const bool told = !r->verdict.group_id.len || nameless;
+	ck_assert_uint_eq(r->verdict.notes.n, told);
+	ck_assert_str_eq(told ? r->verdict.notes.p[0].key : "", !told ? "" : r->verdict.group_id.len ? NOTE_DETAIL_ID : "id");
 	report_free(r);
 	image_close(img);
 	build_elf_free(b);

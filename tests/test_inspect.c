@@ -16,10 +16,10 @@ static const struct { int signo, code; int sender; addr_t addr; enum verdict_kin
 	{ SIGSEGV, 1, 0, 0x1000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x1000 (nothing is mapped there)" },
 	{ SIGSEGV, 2, 0, 0x7f0012345678, VERDICT_CRASH, false, "SIGSEGV: access to address 0x7f0012345678 (the mapping does not allow it)" },
 	/* The stack is at 0x30000 to 0x32000, sp 0x30010; libx.so at 0x50000 to 0x51000. */
-	{ SIGSEGV, 1, 0, 0x2fff8, VERDICT_CRASH, false, "SIGSEGV: access to address 0x2fff8 (stack overflow: in the guard page of main's stack)" },
-	{ SIGSEGV, 2, 0, 0x2f000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x2f000 (stack overflow: in the guard page of main's stack)" },
+	{ SIGSEGV, 1, 0, 0x2fff8, VERDICT_CRASH, false, "SIGSEGV: access to address 0x2fff8 (stack overflow: in the guard page of the main thread's stack)" },
+	{ SIGSEGV, 2, 0, 0x2f000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x2f000 (stack overflow: in the guard page of the main thread's stack)" },
 	/* A guard that is part of the stack's own mapping; further from sp, and refused, it is none. */
-	{ SIGSEGV, 1, 0, 0x30008, VERDICT_CRASH, false, "SIGSEGV: access to address 0x30008 (stack overflow: in the guard page of main's stack)" },
+	{ SIGSEGV, 1, 0, 0x30008, VERDICT_CRASH, false, "SIGSEGV: access to address 0x30008 (stack overflow: in the guard page of the main thread's stack)" },
 	{ SIGSEGV, 2, 0, 0x30008, VERDICT_CRASH, false, "SIGSEGV: access to address 0x30008 (the mapping does not allow it)" },
 	{ SIGSEGV, 1, 0, 0x70008, VERDICT_CRASH, false, "SIGSEGV: access to address 0x70008 (nothing is mapped there)" },
 	{ SIGSEGV, 1, 0, 0x51000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x51000 (at the very end of libx.so)" },
@@ -87,7 +87,7 @@ END_TEST
 START_TEST(lost_stack)
 {
 	static const struct { addr_t addr, sp; const char *words; } rows[] = {
-		{ 0x2fff8, 0x30010, "stack overflow: in the guard page of main's stack" }, { 0x2fff8, 0x2fff8, "stack overflow: in the guard page of main's stack" },
+		{ 0x2fff8, 0x30010, "stack overflow: in the guard page of the main thread's stack" }, { 0x2fff8, 0x2fff8, "stack overflow: in the guard page of the main thread's stack" },
 		{ 0x2fff8, 0x70010, "nothing is mapped there" }, { 0x80008, 0x30010, "nothing is mapped there" }, { 0x3fff8, 0x40010, "nothing is mapped there" },
 	};
 	struct build_elf *b = build_elf_new("x86_64");

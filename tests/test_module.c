@@ -224,6 +224,7 @@ START_TEST(file_choice)
 	ck_assert_msg((m->file != NULL) == files[_i].used, "%s: file %s", files[_i].name, m->file ? m->file : "-");
 	ck_assert_msg(m->unverified == files[_i].unverified, "%s: unverified", files[_i].name);
 	ck_assert_msg((m->disk_path != NULL) == files[_i].mismatch, "%s: mismatch %s", files[_i].name, m->disk_path ? m->disk_path : "-");
+	ck_assert_msg(m->disk_named == (files[_i].mismatch && (files[_i].ask || files[_i].ask_exe)), "%s: named", files[_i].name);
 	bool no_id = files[_i].no_id || (!(files[_i].map & SO_HEADERS) && !(noted && *noted));
 	ck_assert_msg((m->unproven != NULL) == (no_id && !files[_i].used), "%s: unproven %s", files[_i].name, m->unproven ? m->unproven : "-");
 	ck_assert_msg(m->symbols == files[_i].symbols, "%s: symbols %d", files[_i].name, m->symbols);

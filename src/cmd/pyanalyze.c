@@ -673,6 +673,10 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 	*written = status == 0;
 	if (status == 0 && all_to_files(w)) {
 		struct sb line = { 0 };
+		if (several) {
+			sb_safe(&line, r->input.path);
+			sb_printf(&line, ": ");
+		}
 		sb_str(&line, r->verdict.word);
 		sb_printf(&line, "  ");
 		sb_safe(&line, r->verdict.title);

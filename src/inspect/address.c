@@ -51,7 +51,7 @@ static struct str guard_words(struct image *img, struct arena *a, const struct s
 {
 	if (tid <= 0 || is_another_stack(img, seg, regs, tid))
 		return STR("stack overflow: in the guard page of a stack");
-	return tid == image_facts(img)->pid ? STR("stack overflow: in the guard page of main's stack")
+	return tid == image_facts(img)->pid ? STR("stack overflow: in the guard page of the main thread's stack")
 		: str_printf(a, "stack overflow: in the guard page of thread %" PRId64 "'s stack", tid);
 }
 

@@ -169,17 +169,22 @@ static void by_lists(const struct py *py, const struct py_collector *c, const st
 	}
 }
 
-/* Eight bytes as text, where that is what they look like. */
+/* The bytes of a word as text, where that is what they look like: all of them, or at least four and nothing behind. */
 static void put_ascii(struct sb *b, const struct abi *abi, addr_t value)
 {
+	enum { SHORTEST = 4 };
 	char text[8];
+	unsigned len = 0;
 	for (unsigned i = 0; i < abi->width; i++) {
 		unsigned byte = abi->big_endian ? abi->width - 1u - i : i;
 		text[i] = (char)(value >> byte * 8 & 0xff);
-		if (text[i] < ' ' || text[i] > '~')
+		if (text[i] >= ' ' && text[i] <= '~' && len == i)
+			len++;
+		else if (text[i])
 			return;
 	}
-	sb_printf(b, " ('%.*s')", abi->width, text);
+	if (len >= SHORTEST)
+		sb_printf(b, " ('%.*s')", (int)len, text);
 }
 
 static void put_value(struct target *t, struct report *r, addr_t object, const char *field, addr_t value, struct sb *b)

@@ -176,8 +176,11 @@ void crash_ids(struct image *img, struct report *r, const struct report_thread *
 	for (struct inward w = inward_from(t, pc); n < NATIVE && (f = inward_next(&w)) && !f->python;) {
 		size_t i = 0;
 		struct str name = str_function(f->symbol.s ? f->symbol : f->function);
-		if (!name.len)
+		if (!name.len) {
+			verdict_note(r, NOTE_DETAIL_ID, f->module.len ? str_printf(r->arena, "none is given: a function of " STR_FMT " has no name", STR_ARG(str_base(f->module)))
+				     : STR("none is given: a native function has no name"));
 			return;
+		}
 		while (i < n && !str_eq(names[i], name))
 			i++;
 		if (i < n)

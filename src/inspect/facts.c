@@ -241,6 +241,12 @@ static void python_facts(struct target *t, struct report *r)
 		r->process.args = argv;
 }
 
+/* A snapshot has what it needs of files in it, unless it was to be without. */
+bool module_absent(const struct target *t, const struct module *m)
+{
+	return !m->file && !m->vdso && (m->disk_path || image_facts(t->img)->kind == IMAGE_CORE || !m->headers_in_image);
+}
+
 /* Names, the first few as text. */
 struct names {
 	size_t n;
@@ -270,7 +276,6 @@ static void module_facts(struct target *t, struct report *r)
 		[SYMBOLS_MINI] = "mini" };
 	const struct module *mods;
 	size_t n = modules_list(t->mods, &mods);
-	const bool core = image_facts(t->img)->kind == IMAGE_CORE;
 	struct names missing = { 0 }, unproven = { 0 }, unverified = { 0 };
 	for (size_t i = 0; i < n; i++) {
 		const struct module *m = &mods[i];
@@ -296,9 +301,11 @@ static void module_facts(struct target *t, struct report *r)
 			names_add(&unverified, out->file);
 		if (m->disk_path)
 			report_problem(r, P_BUILD_ID_MISMATCH, str_c(r->arena, out->disk_path),
-				       m->disk_build_id.len ? str_c(r->arena, out->disk_build_id) : "none", m->build_id.len ? str_c(r->arena, out->build_id) : "none");
-		else if (m->file || m->vdso || (!core && m->headers_in_image))
-			; /* a snapshot has what it needs of them in it, unless it was to be without */
+				       m->disk_build_id.len ? str_c(r->arena, out->disk_build_id) : "none", m->build_id.len ? str_c(r->arena, out->build_id) : "none",
+				       m->disk_named ? "the file that ran, or leave the option out that names this one"
+				       : "it was probably upgraded since: --sysroot DIR with the files of that time, -e PATH for the executable, or --debuginfod=on");
+		else if (!module_absent(t, m))
+			;
 		else if (m->unproven)
 			names_add(&unproven, str_base(out->path));
 		else if (m->exe)

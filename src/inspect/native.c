@@ -275,14 +275,15 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 		see(n, m, name.len || m->symbols == SYMBOLS_FULL);
 	if (m && !m->vdso && !name.len && m->symbols != SYMBOLS_FULL) {
 		const int rc = mini_of(n, m);
-		add_module(rc < 0 ? &n->no_mini : &n->no_names, base_of(n, m));
+		if (rc < 0 || !module_absent(n->t, m))
+			add_module(rc < 0 ? &n->no_mini : &n->no_names, base_of(n, m));
 		n->mini_rc = n->mini_rc < 0 ? n->mini_rc : rc;
 		char size[STR_SIZE];
 		const struct noted_file *noted = image_noted_at(n->t->img, m->start);
 		if (noted && noted->symbols_left_out)
 			add_module(&n->left_out, str_printf(n->arena, STR_FMT " (%s)", STR_ARG(base_of(n, m)), str_size(noted->symbols_left_out, size)));
 	}
-	if (m && !m->vdso && n->t->native_limits.lines && n->records->done && !m->lines)
+	if (m && !m->vdso && n->t->native_limits.lines && n->records->done && !m->lines && !module_absent(n->t, m))
 		add_module(&n->no_lines, base_of(n, m));
 	e->n = n_places ? n_places : 1;
 	struct report_frame **list = arena_alloc(n->arena, e->n * sizeof *list);
@@ -646,8 +647,12 @@ void natives_end(struct natives *n)
 		report_problem(n->r, P_FETCH_FAILED, fetch == ERR_LIMIT ? "it took too long" : "it is not in PATH");
 	size_t asked, given;
 	modules_fetched(n->t->mods, &asked, &given);
-	if (!fetch && asked && !given)
-		report_problem(n->r, P_FETCH_NOTHING, asked);
+	const char *urls = getenv("DEBUGINFOD_URLS");
+	if (!fetch && asked && !given && urls && *urls)
+		report_problem(n->r, P_FETCH_NOTHING, asked, "the servers of DEBUGINFOD_URLS cannot be reached or lack them",
+			       "another server in DEBUGINFOD_URLS; DEBUGINFOD_VERBOSE=1 debuginfod-find debuginfo BUILDID says why");
+	else if (!fetch && asked && !given)
+		report_problem(n->r, P_FETCH_NOTHING, asked, "DEBUGINFOD_URLS is not set", "DEBUGINFOD_URLS=https://... with a server of the distribution");
 	if (n->n_broken)
 		report_problem(n->r, P_NATIVE_BROKEN, n->n_broken, n->n_threads, n->broken_tid, str_c(n->r->arena, n->broken_why),
 			       whole_or(n->t, "nothing lifts this: what leads on is not in the file, was overwritten, or is code that no unwind table describes"));

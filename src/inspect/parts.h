@@ -22,6 +22,7 @@ void threads_sort(struct report *r, bool one_meant);
 void threads_inherited_names(struct report *r);
 
 /* How to have the whole file where it is cut or damaged; otherwise (may be NULL) where it is whole. */
+bool module_absent(const struct target *t, const struct module *m); /* not here, or not used: the report lists it as that */
 const char *whole_or(const struct target *t, const char *otherwise);
 #define NOT_THERE "nothing lifts this: the memory is not in the file, or it was overwritten before"
 

@@ -695,7 +695,7 @@ static void native_threads(struct collect *c)
 /* Of what kinds the names of files are: what helps differs. */
 enum { NAME_ABSOLUTE = 1, NAME_RELATIVE = 2, NAME_UNREAD = 4 /* has no suffix of a source */ };
 
-/* Files whose source changed, or is missing, each once: how many, the first names as text, and their kinds. */
+/* Files whose source is newer, or missing, each once: how many, the first names as text, and their kinds. */
 static size_t files_of(struct collect *c, bool changed, const char **names, unsigned *kinds)
 {
 	*kinds = 0;
@@ -734,7 +734,7 @@ static void source_problems(struct collect *c)
 	unsigned kinds;
 	size_t n = files_of(c, true, &names, &kinds);
 	if (n)
-		report_problem(c->r, P_SOURCE_CHANGED, n, names, kinds & NAME_RELATIVE ? "; .=NEW for relative names" : "");
+		report_problem(c->r, P_SOURCE_CHANGED, image_facts(c->t->img)->start_ns ? "the process" : "the core", n, names, kinds & NAME_RELATIVE ? "; .=NEW for relative names" : "");
 	n = files_of(c, false, &names, &kinds);
 	if (n)
 		report_problem(c->r, P_SOURCE_MISSING, n, names,

@@ -101,6 +101,7 @@ struct report_group { const size_t *threads; size_t n; }; /* indexes of threads 
 
 /* A line that explains the verdict: "handler", "signal", "collector", "state", "id", "exception" and what is to be said of it. */
 struct report_note { const char *key; struct str text; };
+#define NOTE_DETAIL_ID "detail id" /* the key of why there is none */
 
 struct report_interp { int64_t id; /* up to 3.6, which number none: its place, the main one first */ bool main; bool gil_known, gil_locked; int64_t gil_holder_tid; /* -1: nobody or not known */ };
 

@@ -425,8 +425,8 @@ static void take_file(struct mod *m, const struct elf_head *h, const struct cand
 	m->pub.unverified = !m->pub.build_id.len;
 }
 
-/* A file that may be its own: fd is taken or closed.  *asked: another build than the one in memory, and the user named it. */
-static void try_file(struct mod *m, const struct candidate *c, int fd, bool *disk_asked)
+/* A file that may be its own: fd is taken or closed. */
+static void try_file(struct mod *m, const struct candidate *c, int fd)
 {
 	struct elf_head head;
 	struct elf_source src = { read_fd, &fd };
@@ -444,7 +444,7 @@ static void try_file(struct mod *m, const struct candidate *c, int fd, bool *dis
 			return;
 		}
 		if (!m->pub.disk_path) {
-			*disk_asked = c->asked;
+			m->pub.disk_named = c->asked;
 			m->pub.disk_path = c->path;
 			if (n > 0)
 				m->pub.disk_build_id = (struct blob){ arena_dup(m->mods->arena, id, (size_t)n), (size_t)n };
@@ -467,20 +467,18 @@ no:
 static void fetch_exe(struct mod *m)
 {
 	struct candidate c;
-	bool asked;
 	if (m->pub.file || m->asked_exe || !m->pub.build_id.len || m->pub.vdso)
 		return;
 	m->asked_exe = true;
 	int fd = opener_fetch(m->mods->opener, FETCH_EXECUTABLE, m->pub.build_id, &c);
 	if (fd >= 0)
-		try_file(m, &c, fd, &asked);
+		try_file(m, &c, fd);
 }
 
 static bool looks_like_python(struct blob path);
 
 static void find_file(struct mod *m)
 {
-	bool disk_asked = false;
 	const struct wanted want = { .path = m->pub.path, .build_id = m->pub.build_id, .exe = m->pub.exe };
 	for (unsigned nth = 0; nth < MAX_CANDIDATES && !m->pub.file && !m->pub.vdso; nth++) {
 		struct candidate c;
@@ -488,14 +486,14 @@ static void find_file(struct mod *m)
 		if (fd == ERR_ABSENT)
 			break;
 		if (fd >= 0)
-			try_file(m, &c, fd, &disk_asked);
+			try_file(m, &c, fd);
 	}
 	/* The interpreter's are needed before any stack is known. */
 	if (m->pub.exe || looks_like_python(m->pub.path))
 		fetch_exe(m);
 	if (m->pub.file)
 		m->pub.unproven = NULL;
-	if (m->pub.file && !disk_asked) { /* else the user named another one: that is still to be said */
+	if (m->pub.file && !m->pub.disk_named) { /* else the user named another one: that is still to be said */
 		m->pub.disk_path = NULL;
 		m->pub.disk_build_id = (struct blob){ 0 };
 	}

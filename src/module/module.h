@@ -12,6 +12,7 @@ struct module {
 	const char *file;         /* the file on disk that is used; NULL if none */
 	const char *disk_path;    /* one with another build-id, so not used; NULL if none, or if a better one was found by itself */
 	struct blob disk_build_id;/* of disk_path; len 0: it has none */
+	bool disk_named;          /* disk_path is one that the user named (-e, --lib-path) */
 	const char *unproven;     /* one at the path while memory has no build-id to compare: not used, -e or --lib-path would; else NULL */
 	const char *debug_file;   /* its separate debug file that is used; NULL if none */
 	const char *debug_refused;/* one that is there for it but has another build-id; NULL if none, or if a better one was found */

@@ -186,7 +186,7 @@ int failure_say(struct opening *o, char *version_seen, struct err *err)
 			const struct proof *p = &o->tries[i].best;
 			if (p->stage != stage || !try_ready(&o->tries[i]))
 				continue;
-			if (tried.len > 380) {
+			if (tried.len > 200) {
 				sb_printf(&tried, "...; ");
 				stage = PROOF_NOTHING;
 				break;

@@ -400,8 +400,15 @@ static json_t *verdict(const struct report *r)
 	}
 	if (r->verdict.notes.n) {
 		json_t *explain = json_array();
-		for (size_t i = 0; i < r->verdict.notes.n; i++)
-			push(explain, text_value(r->verdict.notes.p[i].text));
+		for (size_t i = 0; i < r->verdict.notes.n; i++) {
+			const struct report_note *n = &r->verdict.notes.p[i];
+			struct sb b = { 0 };
+			if (str_ends(str_of(n->key), "id")) /* the others say themselves what they are of */
+				sb_printf(&b, "%s: ", n->key);
+			sb_str(&b, n->text);
+			push(explain, text_value(sb_view(&b)));
+			sb_free(&b);
+		}
 		put(o, "explain", explain);
 	}
 	put_text(o, "culprit_module", r->verdict.culprit);

@@ -361,12 +361,22 @@ static void draw_node(struct graph *g, const struct node *node, double bottom)
 
 static void draw_legend(const struct graph *g, double y)
 {
+	enum { SHOWN = 3 }; /* of the warm ones */
 	static const struct { const char *fill, *text; } keys[] = {
-		{ "#f4a261", "Python" }, { "#b8c4ce", "native" }, { "#8cbbe8", "waiting" }, { "#98d19a", "running" }, { "#c62828", "crashed" },
+		{ NULL, "Python (by file)" }, { "#b8c4ce", "native" }, { "#8cbbe8", "waiting" }, { "#98d19a", "running" }, { "#c62828", "crashed" },
+		{ "#eeeeee", "remark" },
 	};
 	double x = MARGIN;
 	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-		fprintf(g->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"11\" height=\"11\" fill=\"%s\"/>", x, y, keys[i].fill);
+		size_t n = 0;
+		for (size_t k = 0; k < WARM && n < SHOWN; k++) { /* those that frames have here */
+			if (keys[i].fill ? k : !g->color_of[k].s)
+				continue;
+			x += n++ ? 12 : 0;
+			fprintf(g->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"11\" height=\"11\" fill=\"%s\"/>", x, y, keys[i].fill ? keys[i].fill : warm[k]);
+		}
+		if (!n)
+			continue;
 		write_text(g->out, x + 16, y + 10, 200, "", str_of(keys[i].text));
 		x += 16 + (double)strlen(keys[i].text) * CHAR_WIDTH + 20;
 	}

@@ -133,6 +133,18 @@ static void python_place(struct text *t, const struct report_frame *f)
 	}
 }
 
+static void notes(struct text *t, bool detail_id)
+{
+	for (size_t i = 0; i < t->r->verdict.notes.n; i++) {
+		const struct report_note *n = &t->r->verdict.notes.p[i];
+		if ((strcmp(n->key, NOTE_DETAIL_ID) == 0) != detail_id)
+			continue;
+		key(t, n->key);
+		sb_safe(&t->b, n->text);
+		sb_char(&t->b, '\n');
+	}
+}
+
 static void verdict(struct text *t)
 {
 	const struct report *r = t->r;
@@ -190,11 +202,7 @@ static void verdict(struct text *t)
 		sb_printf(&t->b, "   (the first above libc and the interpreter)\n");
 	}
 	exceptions(t);
-	for (size_t i = 0; i < r->verdict.notes.n; i++) {
-		key(t, r->verdict.notes.p[i].key);
-		sb_safe(&t->b, r->verdict.notes.p[i].text);
-		sb_char(&t->b, '\n');
-	}
+	notes(t, false);
 	if (r->verdict.group_id.s) {
 		key(t, "id");
 		sb_str(&t->b, r->verdict.group_id);
@@ -205,10 +213,11 @@ static void verdict(struct text *t)
 			sb_str(&t->b, r->verdict.detail_id);
 			sb_printf(&t->b, "   (same native functions too)\n");
 		}
+		notes(t, true);
 	}
 	if (r->verdict.likely) {
-		key(t, "sure?");
-		sb_printf(&t->b, "likely, not certain\n");
+		key(t, "certainty");
+		sb_printf(&t->b, "likely, not proven: the limits at the end say why\n");
 	}
 	sb_char(&t->b, '\n');
 }
@@ -490,6 +499,31 @@ static void threads(struct text *t)
 	}
 }
 
+/* What stands at a column: long lists over as many lines as they need, all but the first of which begin at `indent`. */
+static void wrapped(struct text *t, struct str s, size_t column, size_t indent)
+{
+	enum { LONGEST = 160 }; /* what is shorter stays a line, which a search finds */
+	CLEANUP(cleanup_sb) struct sb safe = { 0 };
+	sb_safe(&safe, s);
+	struct str rest = sb_view(&safe);
+	for (bool first = true; rest.len || first; first = false) {
+		const char *space = rest.len ? memchr(rest.s, ' ', rest.len) : NULL;
+		const struct str word = { rest.s, space ? (size_t)(space - rest.s) : rest.len };
+		const size_t columns = str_columns(word);
+		if (!first && column + 1 + columns > LONGEST && column > indent) {
+			sb_printf(&t->b, "\n%*s", (int)indent, "");
+			column = indent;
+		} else if (!first) {
+			sb_char(&t->b, ' ');
+			column++;
+		}
+		sb_str(&t->b, word);
+		column += columns;
+		rest = (struct str){ word.s + word.len + (space != NULL), rest.len - word.len - (space != NULL) };
+	}
+	sb_char(&t->b, '\n');
+}
+
 /* Where one kind of loss struck many threads, one line stands for all of them. */
 static void limits(struct text *t)
 {
@@ -515,9 +549,8 @@ static void limits(struct text *t)
 			told[p->id] = true;
 			sb_printf(&t->b, "  ");
 			text_color(t, severity == SEVERITY_ERROR ? BOLD_RED : severity == SEVERITY_WARNING ? YELLOW : "");
-			sb_safe(&t->b, p->message);
+			wrapped(t, p->message, 2, 6);
 			text_color(t, severity == SEVERITY_INFO ? "" : RESET);
-			sb_char(&t->b, '\n');
 			if (folded)
 				sb_printf(&t->b, "    and %zu more like this (-v and --json list them)\n", of[p->id] - 1);
 			size_t next = i + 1; /* what several in a row need is said once */
@@ -525,9 +558,9 @@ static void limits(struct text *t)
 				next++;
 			const bool again = !folded && next < r->problems.n && r->problems.p[next].id == p->id && str_eq(r->problems.p[next].hint, p->hint);
 			if (p->hint.s && !again) {
-				sb_printf(&t->b, str_starts(p->hint, "nothing") ? "    " : "    try: ");
-				sb_safe(&t->b, p->hint);
-				sb_char(&t->b, '\n');
+				const bool none = str_starts(p->hint, "nothing");
+				sb_printf(&t->b, none ? "    " : "    try: ");
+				wrapped(t, p->hint, none ? 4 : 9, 9);
 			}
 		}
 	}

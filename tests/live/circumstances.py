@@ -88,7 +88,7 @@ def uncaught(python):
 def collections(python):
     """The collector trips over an object: its type, or its link to the next, overwritten."""
     free = python.config.endswith("-t")
-    for case, field, value in (("bad-type", "ob_type", "0x4141414141414140"), ("bad-link", "_gc_next", "0x4242424242424240")):
+    for case, field, value in (("bad-type", "ob_type", "0x4141414141414140"), ("text-type", "ob_type", "0x7472617473"), ("bad-link", "_gc_next", "0x4242424242424240")):
         if python.config.startswith("i386") or (free and case == "bad-link"):
             continue
         got = crash(python, case)
@@ -100,6 +100,8 @@ def collections(python):
         tap.equal((found.get("object"), found.get("field"), found.get("value"), found.get("confidence")), (victim, field, value, "certain"),
                   "%s: the object and its field" % name)
         tap.ok((line(text, "collector") or "").startswith("garbage was being collected") and victim in (line(text, "object") or ""), "%s: it is said" % name, text[:900])
+        tap.ok(value + {"text-type": " ('start') is", "bad-type": " ('@AAAAAAA') is", "bad-link": " ('@BBBBBBB') leads"}[case] in (line(text, "object") or ""),
+               "%s: and what text it is" % name, text[:900])
         if [int(n) for n in python.minor.split(".")] >= [3, 8] and not free and not (python.config.endswith("-d") and case == "bad-link"):
             tap.equal(found.get("generation"), 2, "%s: the generation" % name)
         target.end()

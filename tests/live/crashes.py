@@ -160,7 +160,7 @@ IN_C = (  # function: the title, as a pattern
     ("fault_table", r"SIGSEGV: privileged instruction lgdt, which only the kernel may execute"),
     ("fault_unaligned", r"SIGSEGV: write to address 0x[0-9a-f]+1, which the instruction wants to be a multiple of 16"),
     ("fault_privileged", r"SIGSEGV: privileged instruction hlt, which only the kernel may execute"),
-    ("fault_no_room", r"SIGSEGV: (write to|read of) address 0x[0-9a-f]+ \(stack overflow: in the guard page of main's stack\)"),
+    ("fault_no_room", r"SIGSEGV: (write to|read of) address 0x[0-9a-f]+ \(stack overflow: in the guard page of the main thread's stack\)"),
     ("fault_no_room_there", r"SIGSEGV: (write to|read of) address 0x[0-9a-f]+ \(stack overflow: in the guard page of a stack\)"),
     ("fault_both", r"SIGSEGV: read and write of address 0x2468 \(nothing is mapped there\)"),
     ("fault_push", r"SIGSEGV: write to address 0x13568 \(nothing is mapped there\)"),
@@ -272,7 +272,7 @@ NESTED = r"\d{3} signal handlers had interrupted each other; the first ran on SI
 HANDLERS = (  # function, what else runs; kind, title, what a line with this key says
     ("recovered_then_sent", "faulthandler", "stopped", r"SIGABRT from outside \(the sender is not in the core\)", "handler", r".* ran then; the process ended by SIGABRT"),
     ("handlers_nested", None, "crash", r"SIGSEGV: stack overflow: no room was left for the frame of a signal handler", "handler", NESTED),
-    ("handlers_use_up", None, "crash", r"SIGSEGV: write to address 0x[0-9a-f]+ \(stack overflow: in the guard page of main's stack\)", "handler", NESTED),
+    ("handlers_use_up", None, "crash", r"SIGSEGV: write to address 0x[0-9a-f]+ \(stack overflow: in the guard page of the main thread's stack\)", "handler", NESTED),
     ("abort_after_message", None, "crash", ITSELF, "raised by", r"abort\(\) <- abort_after_message .*"),
     ("watched_fault", None, "crash", ITSELF, "handler", r"thread \d+ \(main\) stands in a handler of a fault: SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
     ("stuck_in_fault", None, "stopped", r"SIGABRT sent by pid \d+ \(uid \d+\)", "handler", r"thread \d+ \(main\) stands in a handler of a fault: SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),

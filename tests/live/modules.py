@@ -159,8 +159,10 @@ def fetched(s, want):
     tap.ok(rep and "PZ214" not in codes(rep), "it gave one: nothing is said", rep and rep["problems"])
     with open(script, "w") as f:
         f.write("#!/bin/sh\nexit 1\n")
-    rep, _ = report(s.core, "-n", "--debug-path=", "--debuginfod=on", env=path)
-    tap.ok(rep and codes(rep).count("PZ214") == 1, "it gives none: said once", rep and rep["problems"])
+    for urls, why in ("", "DEBUGINFOD_URLS is not set"), ("http://localhost:1/", "the servers of DEBUGINFOD_URLS cannot be reached or lack them"):
+        rep, _ = report(s.core, "-n", "--debug-path=", "--debuginfod=on", env=dict(path, DEBUGINFOD_URLS=urls))
+        said = [p["message"] for p in rep["problems"] if p["code"] == "PZ214"] if rep else []
+        tap.ok(len(said) == 1 and said[0].endswith(": " + why), "it gives none: said once, and that %s" % why, (said, rep and rep["problems"]))
     empty = os.path.join(s.top, "empty")
     os.mkdir(empty)
     rep, done = report(s.core, "--debug-path=", "--debuginfod=on", env={"PATH": empty})

@@ -219,7 +219,7 @@ def with_python(folder):
         script = os.path.join(target.folder, "threads.py")
         os.utime(script, (os.path.getmtime(core) + 100,) * 2)
         rep, done = analyze(core)
-        tap.ok(len(messages(rep, "PZ205")) == 1 and script in messages(rep, "PZ205")[0], "a source that changed since is said", rep["problems"])
+        tap.ok(len(messages(rep, "PZ205")) == 1 and script in messages(rep, "PZ205")[0], "a source that is newer is said", rep["problems"])
         os.utime(script, (os.path.getmtime(core) - 100,) * 2)
 
         os.unlink(program)
@@ -279,6 +279,11 @@ def with_python(folder):
         places(folder, core)
         private(folder, core)
         interrupted(folder, core)
+        several = os.path.join(folder, "several")
+        done = run([PYANALYZE, "-o", several + "/", core, snap])
+        said = done.stderr.decode().splitlines()
+        tap.ok(done.returncode == 0 and len(said) == 2 and said[0].startswith(core + ": STOPPED  ") and said[1].startswith(snap + ": SNAPSHOT  "),
+               "several inputs into a folder: each verdict with its input", said)
         says("several inputs into one file", ["-o", out, core, snap], 2, "pyanalyze: 2 inputs do not fit into the one file \"%s\"\n  try: -o DIR/, which gets a file for each" % out)
         says("a layout that is none", ["--layout", script, core], 1, "pyanalyze: '%s' is not a layout table: line {}\n  try: {}" % script)
         both = run([PYANALYZE, core, snap]).stdout.decode()

@@ -96,7 +96,7 @@ def kinds(frames):
 
 def overflows(case, function):
     verdict = case.rep["verdict"]
-    tap.ok("stack overflow: in the guard page of main's stack" in verdict["title"], "%s: a stack overflow, in words" % case.name, verdict["title"])
+    tap.ok("stack overflow: in the guard page of the main thread's stack" in verdict["title"], "%s: a stack overflow, in words" % case.name, verdict["title"])
     tap.ok("PZ107" not in [p["code"] for p in case.rep["problems"]], "%s: a stack pointer below the stack is no core without memory" % case.name)
     tap.equal((verdict["location"]["function"], verdict["signal"]["name"]), (function, "SIGSEGV"), "%s: and where" % case.name)
     tap.ok(case.seconds < TOO_LONG, "%s: in time" % case.name, case.seconds)
