@@ -509,6 +509,24 @@ static void damaged_close(struct bytes *b)
 	(void)b;
 }
 
+/* A disk that fails beneath what is read first. */
+START_TEST(unreadable)
+{
+	static const struct { uint64_t bad, end; int rc; const char *says; } at[] = {
+		{ 0, 4, ERR_IO, "cannot read d.core" }, { 20, 24, ERR_IO, "cannot read d.core" }, { 64, 65, ERR_IO, "cannot read the program headers of d.core" },
+	};
+	struct build_elf *b = build("x86_64");
+	struct blob file = build_elf_finish(b);
+	struct damaged d = { { .size = file.len, .read = damaged_read, .close = damaged_close, .name = "d.core" }, file.p, at[_i].bad, at[_i].end };
+	struct image *img = NULL;
+	struct err err = { 0 };
+	ck_assert_int_eq(image_open_bytes(&d.b, &img, &err), at[_i].rc);
+	ck_assert_str_eq(err.msg, at[_i].says);
+	ck_assert_str_eq(err.hint, "copy it to another disk; \"dmesg\" says when one fails");
+	build_elf_free(b);
+}
+END_TEST
+
 /* A file of an ELF header, one program header, and the same piece again and again: what a few bytes of a snapshot can unpack to. */
 struct again {
 	struct bytes b;
@@ -653,6 +671,7 @@ int main(void)
 	tcase_add_loop_test(t, notes_that_cannot_be_right, 0, COUNT(bad_notes));
 	tcase_add_test(t, only_the_first_of_each_counts);
 	tcase_add_test(t, a_machine_without_a_row_still_gives_its_memory);
+	tcase_add_loop_test(t, unreadable, 0, 3);
 	tcase_add_loop_test(t, hostile_headers, 0, COUNT(hostile));
 	tcase_add_test(t, more_than_a_process_can_have);
 	tcase_add_test(t, notes_before_the_damage_are_read);

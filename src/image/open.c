@@ -63,6 +63,17 @@ static int not_ours(struct bytes *b, struct err *err)
 	return ERR_UNSUPPORTED;
 }
 
+/* Every error names what may help; one that has nothing of its own is of a file that did not come over whole, or a disk that fails. */
+static void any_hint(int rc, struct err *err)
+{
+	if (!err || err->hint[0])
+		return;
+	if (rc == ERR_IO)
+		err_hint(err, "copy it to another disk; \"dmesg\" says when one fails");
+	else
+		err_hint(err, "copy it again; \"readelf -l\" shows what it holds");
+}
+
 int image_open_bytes(struct bytes *b, struct image **ret, struct err *err)
 {
 	const struct image_format *format = format_of(b);
@@ -77,6 +88,7 @@ int image_open_bytes(struct bytes *b, struct image **ret, struct err *err)
 		rc = not_ours(b, err);
 	}
 	if (rc < 0) {
+		any_hint(rc, err);
 		image_close(img);
 		bytes_close(b);
 		return rc;
@@ -210,7 +222,7 @@ static int open_stdin(struct image **ret, struct err *err)
 		struct bytes *b;
 		int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
 		if (fd < 0)
-			return err_set(err, ERR_IO, "cannot read %s: %s", spool_stdin, strerror(errno));
+			return err_set(err, ERR_IO, "cannot read %s: %s", spool_stdin, strerror(errno)), err_hint(err, "pyanalyze - < core");
 		int rc = bytes_from_fd(fd, spool_stdin, &b, err);
 		return rc < 0 ? rc : open_bytes(b, ret, err);
 	}
@@ -231,5 +243,7 @@ int image_open(const char *path, struct image **ret, struct err *err)
 	struct stat st;
 	if (rc == ERR_UNSUPPORTED && stat(path, &st) == 0 && S_ISFIFO(st.st_mode)) /* also the shell's <(...) */
 		return err_hint(err, "pyanalyze - < %s", path), rc;
+	if (rc < 0)
+		any_hint(rc, err);
 	return rc < 0 ? rc : open_bytes(b, ret, err);
 }
