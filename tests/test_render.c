@@ -14,6 +14,7 @@
 #include "build_report.h"
 #include "render/render.h"
 #include "render/stack.h"
+#include "render/words.h"
 #include "suite.h"
 
 static const struct render_options plain = { .width = 100, .frames = 100 };
@@ -525,6 +526,38 @@ START_TEST(all_of_many)
 }
 END_TEST
 
+/* Columns, whatever takes none. */
+START_TEST(clip)
+{
+	static const struct { const char *text; size_t columns, marks; const char *want; } cuts[] = {
+		{ "abcdef", 6, 0, "abcdef" }, { "abcdefg", 6, 0, "abc..." }, { "abc", 2, 0, "..." },
+		{ "e", 6, 3, "e\xcc\x81\xcc\x81\xcc\x81" },
+	};
+	struct sb b = { 0 }, text = { 0 };
+	sb_printf(&text, "%s", cuts[_i].text);
+	for (size_t i = 0; i < cuts[_i].marks; i++)
+		sb_printf(&text, "\xcc\x81");
+	words_clip(&b, sb_view(&text), cuts[_i].columns);
+	ck_assert(str_is(sb_view(&b), cuts[_i].want));
+	sb_free(&b);
+	sb_free(&text);
+}
+END_TEST
+
+START_TEST(clip_marks)
+{
+	struct sb b = { 0 }, text = { 0 };
+	sb_printf(&text, "name");
+	for (unsigned i = 0; i < 1 << 20; i++)
+		sb_printf(&text, "\xcc\x81");
+	words_clip(&b, sb_view(&text), 60);
+	ck_assert_uint_le(b.len, 60 * 16 + 3);
+	ck_assert(str_starts(sb_view(&b), "name") && memcmp(b.s + b.len - 3, "...", 3) == 0 && (b.len - 3 - 4) % 2 == 0);
+	sb_free(&b);
+	sb_free(&text);
+}
+END_TEST
+
 int main(void)
 {
 	int n = 0;
@@ -546,6 +579,8 @@ int main(void)
 	tcase_add_test(c, all_of_many);
 	tcase_add_test(c, failing_output);
 	tcase_add_test(c, table);
+	tcase_add_loop_test(c, clip, 0, 4);
+	tcase_add_test(c, clip_marks);
 	tcase_add_test(c, scales_without_names);
 	tcase_add_test(c, scales);
 	tcase_set_timeout(c, 120);

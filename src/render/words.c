@@ -48,16 +48,19 @@ void words_duration(struct sb *b, int64_t ns)
 
 void words_clip(struct sb *b, struct str s, size_t columns)
 {
-	/* What is measured is the text as sb_safe writes it; `room` is where the dots would go. */
+	/* What is measured is the text as sb_safe writes it; `room` is where the dots would go.  Marks that take no column have an end, too. */
+	enum { BYTES = 16 /* a column: a character of its own, and three or four marks */ };
+	const size_t start = b->len;
 	size_t used = 0, room = b->len, with_dots = columns > 3 ? columns - 3 : 0;
 	for (size_t i = 0, n; i < s.len; i += n) {
 		size_t before = b->len;
 		str_decode(s.s + i, s.len - i, &n);
 		sb_safe(b, (struct str){ s.s + i, n });
 		used += str_columns((struct str){ b->s + before, b->len - before });
-		if (used <= with_dots)
+		const bool many = b->len - start > columns * BYTES;
+		if (used <= with_dots && !many)
 			room = b->len;
-		if (used > columns) {
+		if (used > columns || many) {
 			b->len = room;
 			sb_printf(b, "...");
 			return;
