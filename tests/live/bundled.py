@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import time
 
-from scene import LIB, PYSNAP, PYANALYZE, Place, codes, essence, frames_of, functions, here, how_well, module, play, report, tap
+from reports import codes
+from scene import LIB, PYSNAP, PYANALYZE, Place, essence, frames_of, functions, here, how_well, module, play, report, tap
 from target import run
 
 PARKS = """

@@ -15,7 +15,8 @@ import subprocess
 import time
 import zlib
 
-from scene import LIB, PYANALYZE, Scene, codes, frames_of, lib_frames, play, report, tap
+from reports import codes
+from scene import LIB, PYANALYZE, Scene, frames_of, lib_frames, play, report, tap
 from target import run
 
 

@@ -6,7 +6,6 @@ finding.py PYSNAP PYANALYZE [NAME...]     NAME: only interpreters whose name con
 fixtures/programs/webfront.c embeds them.  What the cheaper ways need is taken away: symbols by strip, sections by a header that names
 none, exports by linking the archive.
 """
-import json
 import os
 import resource
 import shutil
@@ -18,6 +17,7 @@ import tempfile
 import time
 
 from pythons import find, layouts
+from reports import report
 from tap import Tap
 from target import PROGRAMS, Target, run
 
@@ -76,14 +76,6 @@ class Host:
         self.process.wait()
         self.out.close()
         shutil.rmtree(self.top, ignore_errors=True)
-
-
-def report(path, *options):
-    done = run([PYANALYZE, "--json", *options, path])
-    try:
-        return json.loads(done.stdout), done
-    except ValueError:
-        return None, done
 
 
 def functions(rep, thread):

@@ -17,6 +17,7 @@ import signal
 import sys
 
 from pythons import foreign
+from reports import unfolded
 from tap import Tap
 from target import Target, run
 
@@ -28,13 +29,7 @@ def stacks(rep):
     """thread name -> [(function, file, line)], oldest first, folded pieces unfolded; threads without Python frames are left out."""
     out = {}
     for t in rep["threads"]:
-        folded = {f["at"]: f for f in t.get("folded", [])}
-        frames, at, ids = [], 0, t["stack"]
-        while at < len(ids):
-            f = folded.get(at, {"frames": 1, "repeat": 1})
-            frames += ids[at:at + f["frames"]] * f["repeat"]
-            at += f["frames"]
-        whole = [(rep["frames"][i]["function"], rep["frames"][i]["file"], rep["frames"][i].get("line")) for i in frames]
+        whole = [(f["function"], f["file"], f.get("line")) for f in unfolded(rep, t)]
         if whole:
             out.setdefault(t.get("name"), []).append(whole)
     return out

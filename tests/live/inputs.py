@@ -6,7 +6,6 @@ inputs.py PYSNAP PYANALYZE
 import json
 import mmap
 import os
-import re
 import resource
 import shutil
 import signal
@@ -17,6 +16,7 @@ import tempfile
 import time
 
 from pythons import find, layouts
+from reports import codes, report
 from tap import Tap
 from target import run
 
@@ -93,14 +93,6 @@ class Program:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def report(path, *options):
-    done = run([PYANALYZE, "--json", *options, path])
-    try:
-        return json.loads(done.stdout), done
-    except ValueError:
-        return None, done
-
-
 def python_part(rep):
     """{name: [(function, line)]} of threads with Python frames."""
     out = {}
@@ -110,10 +102,6 @@ def python_part(rep):
         if frames:
             out[t.get("name")] = frames
     return out
-
-
-def codes(rep):
-    return [p["code"] for p in rep["problems"]]
 
 
 def native_ends(rep):

@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 from pythons import CACHE, find, layouts
+from reports import report, unfolded
 from tap import Tap
 from target import PROGRAMS, Target, run
 
@@ -23,27 +24,16 @@ PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
 tap = Tap()
 
 
-def report(path, *options, prefix=()):
-    done = run(list(prefix) + [PYANALYZE, "--json", "--show=-native", *options, path])  # native.py compares those
-    try:
-        return json.loads(done.stdout), done
-    except ValueError:
-        return None, done
+def report_of(path, *options, **more):
+    return report(path, "--show=-native", *options, **more)  # native.py compares those
 
 
 def stacks(rep):
     """thread name -> [(function, qualname, file, line, columns)], oldest first, folded pieces unfolded."""
     out = {}
     for t in rep["threads"]:
-        folded = {f["at"]: f for f in t.get("folded", [])}
-        frames, at, ids = [], 0, t["stack"]
-        while at < len(ids):
-            f = folded.get(at, {"frames": 1, "repeat": 1})
-            frames += ids[at:at + f["frames"]] * f["repeat"]
-            at += f["frames"]
         whole = []
-        for i in frames:
-            f = rep["frames"][i]
+        for f in unfolded(rep, t):
             position = [f.get("line"), f.get("end_line"), f.get("col"), f.get("end_col")] if "end_line" in f else None
             whole.append((f["function"], f.get("qualname"), f["file"], f.get("line"), position))
         out.setdefault(t.get("name"), []).append(whole)
@@ -128,7 +118,7 @@ def supported(python):
         truth = first.ask_truth()
         if not tap.ok(truth is not None, "%s: it still answers" % name, first.text()):
             return
-        rep, done = report(snap)
+        rep, done = report_of(snap)
         said = done.stderr.decode("utf-8", "replace")
         if not tap.ok(rep is not None and done.returncode == 0, "%s: snapshot: report" % name, said):
             return
@@ -166,7 +156,7 @@ def supported(python):
         if not core:
             tap.skip("%s: core" % name, why)
             return
-        rep, done = report(core)
+        rep, done = report_of(core)
         if not tap.ok(rep is not None and done.returncode == 0, "%s: core: report" % name, done.stderr.decode("utf-8", "replace")):
             return
         moved = relocate(truth, os.path.dirname(folder), os.path.dirname(second.script))
@@ -176,7 +166,7 @@ def supported(python):
         tap.equal((rep["verdict"]["kind"], rep["verdict"]["title"]), ("stopped", "SIGABRT sent by pid %d (uid %d)" % (os.getpid(), os.getuid())), "%s: core: verdict" % name)
         if os.geteuid() == 0 and not python.root and ".pyenv" in python.argv[0]:
             # No ELF file of the interpreter can be reached: everything comes from the core.
-            rep, done = report(core, prefix=["unshare", "-m", "sh", "-c", "mount -t tmpfs none \"$HOME/.pyenv\" && exec \"$@\"", "sh"])
+            rep, done = report_of(core, prefix=["unshare", "-m", "sh", "-c", "mount -t tmpfs none \"$HOME/.pyenv\" && exec \"$@\"", "sh"])
             if b"mount:" in done.stderr or b"unshare:" in done.stderr:
                 tap.skip("%s: core without files" % name, "no right to mount")
             elif tap.ok(rep is not None and done.returncode == 0, "%s: core without files: report" % name, done.stderr.decode("utf-8", "replace")):
@@ -192,7 +182,7 @@ def supported(python):
         if not core:
             tap.skip("%s: crash" % name, why)
             return
-        rep, done = report(core)
+        rep, done = report_of(core)
         if not tap.ok(rep is not None and done.returncode == 0, "%s: crash: report" % name, done.stderr.decode("utf-8", "replace")):
             return
         v = rep["verdict"]
@@ -225,7 +215,7 @@ def unsupported(python):
             if not path:
                 tap.skip("%s: %s: no layout fits" % (name, what), why)
                 continue
-            rep, done = report(path)
+            rep, done = report_of(path)
             said = done.stderr.decode("utf-8", "replace")
             tap.ok("no layout fits" in said and python.minor in said and "  try: " in said, "%s: %s: no layout fits" % (name, what), said)
             tap.equal(done.returncode, 1, "%s: %s: exit code" % (name, what))

@@ -7,7 +7,6 @@ The program's stack is known, so it is compared whole, with how each frame was f
 there is a likely answer, and says so.
 """
 import glob
-import json
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ import tempfile
 import time
 
 from pythons import CACHE
+from reports import report, unfolded
 from tap import Tap
 from target import PROGRAMS, enter, folder_in, run
 
@@ -37,23 +37,13 @@ HANDLER = ["handler"] + ["deep"] * 3 + ["leaf"]
 LIKELY = {"link register", "frame pointer", "scan"}
 
 
-def report(path, *options):
-    done = run([PYANALYZE, "--json", "-n", *options, path])
-    try:
-        return json.loads(done.stdout), done
-    except ValueError:
-        return None, done
+def report_of(path, *options):
+    return report(path, "-n", *options)
 
 
 def frames(rep, thread):
     """Physical ones, oldest first, none folded."""
-    folded = {f["at"]: f for f in thread.get("folded", [])}
-    out, at, ids = [], 0, thread["stack"]
-    while at < len(ids):
-        piece = folded.get(at, {"frames": 1, "repeat": 1})
-        out += [rep["frames"][i] for i in ids[at:at + piece["frames"]] * piece["repeat"]]
-        at += piece["frames"]
-    return [f for f in out if not f.get("inlined")]
+    return [f for f in unfolded(rep, thread) if not f.get("inlined")]
 
 
 def plain(frame):
@@ -120,7 +110,7 @@ def handled(name, compiler, options, command, folder):
         if not core:
             tap.skip("%s: %s" % (name, how), "no core was written")
             continue
-        rep, done = report(core, "-e", program)
+        rep, done = report_of(core, "-e", program)
         if not tap.ok(rep is not None, "%s: a report" % name, done.stderr.decode("utf-8", "replace")):
             continue
         verdict = rep["verdict"]
@@ -150,7 +140,7 @@ def machine(name, compiler, options, command, folder):
         if not core:
             tap.skip(name, "no core was written")
             continue
-        rep, done = report(core, "-e", program)
+        rep, done = report_of(core, "-e", program)
         if tap.ok(rep is not None and done.returncode in (0, 5), "%s: a report" % name, done.stderr.decode("utf-8", "replace")):
             check(name, rep, likely)
         text = run([PYANALYZE, "-n", "-e", program, core]).stdout.decode()
@@ -182,7 +172,7 @@ def i386_python(root):
         if not core:
             tap.skip(name, "does not start here, or no core was written")
             return
-        rep, done = report(core, "--sysroot", root)
+        rep, done = report_of(core, "--sysroot", root)
         if not tap.ok(rep is not None, "%s: a report" % name, done.stderr.decode("utf-8", "replace")):
             return
         tap.ok(not any("native_broken" in t for t in rep["threads"]) and len(rep["threads"]) == 5, "%s: five whole stacks" % name,

@@ -14,7 +14,8 @@ import socket
 import subprocess
 import time
 
-from scene import DEPTH, LIB, NAMES, SYMBOLS, PYANALYZE, Scene, codes, essence, frames_of, here, how_well, lib_frames, make_core, module, play, report, tap
+from reports import codes
+from scene import DEPTH, LIB, NAMES, SYMBOLS, PYANALYZE, Scene, essence, frames_of, here, how_well, lib_frames, make_core, module, play, report, tap
 from target import PROGRAMS, run
 
 

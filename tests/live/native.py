@@ -4,7 +4,6 @@ one; Python's frames where their evaluation stands; a snapshot without any file 
 
 usage: native.py PYSNAP PYANALYZE [NAME...]
 """
-import json
 import os
 import re
 import shutil
@@ -15,6 +14,7 @@ import sys
 import tempfile
 
 from pythons import each_interpreter
+from reports import report, unfolded
 from tap import Tap
 from target import Target, run
 
@@ -40,25 +40,6 @@ for thread in gdb.selected_inferior().threads():
             break
     print("STACK", thread.ptid[1], " ".join(line))
 """
-
-
-def report(path, *options, prefix=()):
-    done = run(list(prefix) + [PYANALYZE, "--json", *options, path])
-    try:
-        return json.loads(done.stdout), done
-    except ValueError:
-        return None, done
-
-
-def unfolded(rep, thread):
-    """The thread's frames, oldest first."""
-    folded = {f["at"]: f for f in thread.get("folded", [])}
-    out, at, ids = [], 0, thread["stack"]
-    while at < len(ids):
-        piece = folded.get(at, {"frames": 1, "repeat": 1})
-        out += [rep["frames"][i] for i in ids[at:at + piece["frames"]] * piece["repeat"]]
-        at += piece["frames"]
-    return out
 
 
 def physical(frames):

@@ -7,7 +7,6 @@ replaced.py PYSNAP PYANALYZE [NAME...]     NAME: only interpreters whose name co
 Each candidate is held against the build-id in the image; one that differs is not used, both ids are named, and Python's stacks are as
 the program tells them.
 """
-import json
 import os
 import re
 import shutil
@@ -16,19 +15,12 @@ import sys
 import tempfile
 
 from pythons import find, layouts
+from reports import report
 from tap import Tap
 from target import Target, run
 
 PYSNAP, PYANALYZE = [os.path.abspath(p) for p in sys.argv[1:3]]
 tap = Tap()
-
-
-def report(path, *options):
-    done = run([PYANALYZE, "--json", *options, path])
-    try:
-        return json.loads(done.stdout), done
-    except ValueError:
-        return None, done
 
 
 def stacks(rep):

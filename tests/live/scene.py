@@ -1,5 +1,4 @@
 """A library of C++ that a Python calls into, cores of what it throws, and places to put it and what it is split into."""
-import json
 import os
 import re
 import resource
@@ -8,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 
+import reports
 from pythons import find, layouts
 from tap import Tap
 from target import PROGRAMS, run
@@ -26,21 +26,11 @@ def here(*tools):
 
 
 def report(core, *options, env=None):
-    done = run([PYANALYZE, "--json", *options, core], env={**os.environ, "DEBUGINFOD_URLS": "", **(env or {})}, timeout=300)
-    try:
-        return json.loads(done.stdout), done
-    except ValueError:
-        return None, done
+    return reports.report(core, *options, env={**os.environ, "DEBUGINFOD_URLS": "", **(env or {})}, timeout=300)
 
 
 def frames_of(rep):
-    thread = rep["threads"][0]
-    folded, out, at = {f["at"]: f for f in thread.get("folded", [])}, [], 0
-    while at < len(thread["stack"]):
-        piece = folded.get(at, {"frames": 1, "repeat": 1})
-        out += [rep["frames"][i] for i in thread["stack"][at:at + piece["frames"]] * piece["repeat"]]
-        at += piece["frames"]
-    return out
+    return reports.unfolded(rep, rep["threads"][0])
 
 
 def lib_frames(rep):
@@ -49,10 +39,6 @@ def lib_frames(rep):
 
 def essence(frames):
     return [(f.get("function"), f.get("symbol"), f.get("file"), f.get("line"), f.get("inlined"), f["pc"], f["module_offset"]) for f in frames]
-
-
-def codes(rep):
-    return [p["code"] for p in rep["problems"]]
 
 
 def module(rep, name=LIB):

@@ -11,6 +11,7 @@ import sys
 import time
 
 from pythons import find, layouts
+from reports import unfolded
 from tap import Tap
 from target import Target, run
 
@@ -70,13 +71,7 @@ class Case:
 
     def frames(self):
         """Oldest first, none folded, inlined ones left out."""
-        thread, out, at = self.thread(), [], 0
-        folded = {f["at"]: f for f in thread.get("folded", [])}
-        while at < len(thread["stack"]):
-            piece = folded.get(at, {"frames": 1, "repeat": 1})
-            out += [self.rep["frames"][i] for i in thread["stack"][at:at + piece["frames"]] * piece["repeat"]]
-            at += piece["frames"]
-        return [f for f in out if not f.get("inlined")]
+        return [f for f in unfolded(self.rep, self.thread()) if not f.get("inlined")]
 
     def whole(self):
         t = self.thread()

@@ -14,6 +14,7 @@ import tempfile
 import time
 
 from pythons import find, layouts
+from reports import codes, report, unfolded
 from tap import Tap
 from target import Target, ended as has_ended, run
 
@@ -27,25 +28,12 @@ def snapshot(pid, folder):
     done = run([PYSNAP, str(pid), "-f", "-o", path])
     if done.returncode:
         return None, done
-    done = run([PYANALYZE, "--json", path])
-    try:
-        return json.loads(done.stdout), done
-    except ValueError:
-        return None, done
-
-
-def codes(rep):
-    return [p["code"] for p in rep["problems"]]
+    return report(path)
 
 
 def functions(rep, thread):
     """Python's, innermost first."""
-    folded, ids, at, frames = {f["at"]: f for f in thread.get("folded", [])}, thread["stack"], 0, []
-    while at < len(ids):
-        f = folded.get(at, {"frames": 1, "repeat": 1})
-        frames += ids[at:at + f["frames"]] * f["repeat"]
-        at += f["frames"]
-    return [rep["frames"][i]["function"] for i in frames[::-1] if rep["frames"][i]["lang"] == "python"]
+    return [f["function"] for f in unfolded(rep, thread)[::-1] if f["lang"] == "python"]
 
 
 def in_state(python, which):

@@ -15,6 +15,7 @@ import struct
 import sys
 
 from pythons import find, layouts
+from reports import codes, report, unfolded
 from tap import Tap
 from target import Target, run
 
@@ -38,26 +39,11 @@ def is_about(words, size):
     return abs(float(number) * unit - size) <= unit * (0.051 if "." in number else 0.51)
 
 
-def report(path):
-    done = run([PYANALYZE, "--json", path])
-    try:
-        return json.loads(done.stdout), done
-    except ValueError:
-        return None, done
-
-
 def stacks(rep):
     """[(tid, broken, [(function, file, line)] innermost first)] of threads with Python frames."""
     out = []
     for t in rep["threads"]:
-        folded = {f["at"]: f for f in t.get("folded", [])}
-        ids, at, frames = t["stack"], 0, []
-        while at < len(ids):
-            f = folded.get(at, {"frames": 1, "repeat": 1})
-            frames += ids[at:at + f["frames"]] * f["repeat"]
-            at += f["frames"]
-        frames = [rep["frames"][i] for i in frames]
-        frames = [(f.get("function"), f.get("file"), f.get("line")) for f in frames if f["lang"] == "python"]
+        frames = [(f.get("function"), f.get("file"), f.get("line")) for f in unfolded(rep, t) if f["lang"] == "python"]
         if frames:
             out.append((t["tid"], "broken" in t, frames[::-1]))
     return out
@@ -132,7 +118,7 @@ def check(name, path, rep, done, whole, by_tid, known=None):
     if known is not None: # where memory was cut, and so whether there are any, is another place in every run
         FOUND.extend([len(found)] if found else [])
         tap.equal(found, {t: known.get(t) for t in found}, "%s: %d names found, each a true one" % (name, len(found)))
-        tap.equal("PZ414" in [p["code"] for p in rep["problems"]], len(found) > 0, "%s: that they were found is said" % name)
+        tap.equal("PZ414" in codes(rep), len(found) > 0, "%s: that they were found is said" % name)
     return len(shown)
 
 
@@ -210,7 +196,7 @@ def one(python):
             if rep is not None:
                 text = json.dumps(rep["frames"]).replace(json.dumps(target.script)[1:-1], "DIR")
                 rep["frames"] = json.loads(text)
-            if limit == 4096 and rep is not None and "PZ101" not in [p["code"] for p in rep["problems"]]:
+            if limit == 4096 and rep is not None and "PZ101" not in codes(rep):
                 tap.skip("%s: ulimit -c %d" % (name, limit), "the core fits")
                 continue
             shown += check("%s: ulimit -c %d" % (name, limit), core, rep, done, here, False)
