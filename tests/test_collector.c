@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "build_elf.h"
 #include "build_py.h"
 #include "every_layout.h"
 #include "python/collector.h"
@@ -142,11 +143,48 @@ START_TEST(collector)
 }
 END_TEST
 
+/* PyGC_Collect as gcc makes it (Debian's 2.7), cut to what counts.  D is the distance that stands in its code. */
+#define BYTES(s) s, sizeof(s) - 1
+#define D "\x10\x00\x00\x00"
+#define ONE "\x01\x00\x00\x00"
+#define NONE "\x00\x00\x00\x00"
+static const struct { const char *abi, *code; size_t n; bool found; uint64_t at; /* from the code's start */ } codes[] = {
+	{ "x86_64", BYTES("\x41\x54\x83\x3d" D "\x00\xc7\x05\x06\x00\x00\x00" ONE "\xe8" D "\xc7\x05\xf7\xff\xff\xff" NONE "\xc3"), true, 9 + 0x10 },
+	{ "i386", BYTES("\x56\x53\xe8" D "\x81\xc3\x00\x10\x00\x00\x83\xbb" D "\x00\xc7\x83" D ONE "\xc7\x83" D NONE "\xc3"), true, 7 + 0x1000 + 0x10 },
+	{ "i386", BYTES("\x56\xe8" D "\x81\xc6\x00\x10\x00\x00\x83\xbe" D "\x00\xc7\x86" D ONE "\xc7\x86" D NONE "\xc3"), true, 6 + 0x1000 + 0x10 },
+	/* never set back, set before it is asked for, another variable, another register, cut off */
+	{ "x86_64", BYTES("\x41\x54\x83\x3d" D "\x00\xc7\x05\x06\x00\x00\x00" ONE "\xe8" D "\xc3\x90\x90\x90\x90\x90\x90\x90\x90\x90\x90"), false, 0 },
+	{ "x86_64", BYTES("\xc7\x05" D ONE "\x83\x3d\x09\x00\x00\x00\x00\xc7\x05\xff\xff\xff\xff" NONE "\xc3"), false, 0 },
+	{ "x86_64", BYTES("\x41\x54\x83\x3d" D "\x00\xc7\x05\x0a\x00\x00\x00" ONE "\xe8" D "\xc7\x05\xfb\xff\xff\xff" NONE "\xc3"), false, 0 },
+	{ "i386", BYTES("\x56\x53\xe8" D "\x81\xc3\x00\x10\x00\x00\x83\xbb" D "\x00\xc7\x86" D ONE "\xc7\x86" D NONE "\xc3"), false, 0 },
+	{ "x86_64", BYTES("\x41\x54\x83\x3d" D "\x00\xc7\x05\x06\x00\x00\x00" ONE), false, 0 },
+	{ "aarch64", BYTES("\x41\x54\x83\x3d" D "\x00\xc7\x05\x06\x00\x00\x00" ONE "\xe8" D "\xc7\x05\xf7\xff\xff\xff" NONE "\xc3"), false, 0 },
+};
+
+START_TEST(at_work)
+{
+	enum { CODE = 0x401000 };
+	__auto_type c = &codes[_i];
+	struct build_elf *e = build_elf_new(c->abi);
+	build_elf_thread(e, 100, CODE, 0x30000);
+	build_elf_load(e, CODE, c->code, c->n, 5);
+	struct image *img = build_elf_open(e);
+	struct py py = { .img = img };
+	py.layout.abi = *image_abi(img);
+	addr_t at = 0;
+	ck_assert_int_eq(collector_at_work(&py, CODE, &at), c->found ? 0 : ERR_ABSENT);
+	ck_assert_uint_eq(at, c->found ? CODE + c->at : 0);
+	image_close(img);
+	build_elf_free(e);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("collector");
 	TCase *tc = tcase_create("collector");
 	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, at_work, 0, COUNT(codes));
 	tcase_add_loop_test(tc, collector, 0, COUNT(cases));
 	suite_add_tcase(s, tc);
 	return suite_run(s);

@@ -3,7 +3,67 @@
 
 #include "python/prove.h"
 
-/* Up to 3.6 only a pointer to the first generation is to be had by name, and whether it is at work where local names are. */
+static int32_t signed_at(const uint8_t *b)
+{
+	return (int32_t)((uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24);
+}
+
+/*
+ * x86's instruction at b[i] that compares four bytes of memory with 0, or sets them to a constant: where they lie, and to what.  i386 reaches
+ * its data from a register that holds `base`.
+ */
+static bool takes_word(const uint8_t *b, size_t i, addr_t at, bool wide, unsigned reg, addr_t base, bool *sets, int32_t *value, addr_t *ret)
+{
+	enum { CMP = 0x83, MOV = 0xc7, NO_REGISTER = 5 };
+	*sets = b[i] == MOV;
+	if (b[i] != CMP && b[i] != MOV)
+		return false;
+	const unsigned kind = *sets ? 0 : 7, size = *sets ? 10 : 7; /* of the opcode's second part; bytes of the instruction */
+	const addr_t disp = (addr_t)(int64_t)signed_at(b + i + 2);
+	if (b[i + 1] == (kind << 3 | NO_REGISTER))
+		*ret = wide ? at + i + size + disp : disp & UINT32_MAX;
+	else if (!wide && base && b[i + 1] == (0x80 | kind << 3 | reg))
+		*ret = (base + disp) & UINT32_MAX;
+	else
+		return false;
+	*value = *sets ? signed_at(b + i + 6) : b[i + 6];
+	return true;
+}
+
+/* PyGC_Collect is exported, and is (Modules/gcmodule.c of 2.7 to 3.6): if (collecting) n = 0; else { collecting = 1; ...; collecting = 0; }. */
+int collector_at_work(const struct py *py, addr_t code, addr_t *ret)
+{
+	enum { LOOKED_AT = 192, LONGEST = 10, I386 = 3, X86_64 = 62, CALL = 0xe8, ADD = 0x81 };
+	const bool wide = py->layout.abi.width == 8;
+	uint8_t b[LOOKED_AT];
+	addr_t asked = 0, at, base = 0;
+	unsigned reg = 0;
+	bool sets, begun = false;
+	int32_t value;
+	if (py->layout.abi.machine != (wide ? X86_64 : I386))
+		return ERR_ABSENT;
+	const size_t n = image_read_some(py->img, code, b, sizeof b);
+	for (size_t i = 0; i + LONGEST <= n; i++) {
+		/* call of what gives its return address; add of the distance to the data */
+		if (!wide && i >= 5 && b[i - 5] == CALL && b[i] == ADD && (b[i + 1] & 0xf8) == 0xc0) {
+			reg = b[i + 1] & 7;
+			base = (code + i + (addr_t)(int64_t)signed_at(b + i + 2)) & UINT32_MAX;
+		}
+		if (!takes_word(b, i, code, wide, reg, base, &sets, &value, &at))
+			continue;
+		if (!sets && !asked && value == 0)
+			asked = at;
+		else if (sets && asked && at == asked && value == 1)
+			begun = true;
+		else if (sets && begun && at == asked && value == 0) {
+			*ret = at;
+			return 0;
+		}
+	}
+	return ERR_ABSENT;
+}
+
+/* Up to 3.6 only a pointer to the first generation is to be had by name; whether it is at work where local names are, else by code. */
 static int by_symbols(const struct py *py, struct py_collector *ret)
 {
 	addr_t at, first;
@@ -14,7 +74,10 @@ static int by_symbols(const struct py *py, struct py_collector *ret)
 	for (unsigned i = 0; i < 3; i++)
 		ret->list[i] = first + i * (addr_t)py->layout.size[S_PyGCGeneration];
 	const struct module *m = modules_at(py->mods, at);
-	if (modules_symbol(py->mods, "collecting", &at, NULL, NULL) == 0 && modules_at(py->mods, at) == m && image_read_uint(py->img, at, 4, &collecting) == 0) {
+	addr_t code;
+	if (((modules_symbol(py->mods, "collecting", &at, NULL, NULL) == 0 && modules_at(py->mods, at) == m) ||
+	     (m && modules_symbol_of(py->mods, m, "PyGC_Collect", &code) == 0 && collector_at_work(py, code, &at) == 0 && modules_at(py->mods, at) == m)) &&
+	    image_read_uint(py->img, at, 4, &collecting) == 0) {
 		ret->known = true;
 		ret->collecting = collecting != 0;
 	}

@@ -13,6 +13,8 @@ struct py_collector {
 };
 /* Of an interpreter; ERR_ABSENT: this build keeps nothing that is known. */
 int py_collector_find(const struct py *py, addr_t interp, struct py_collector *ret) MUST_CHECK;
+/* Where the variable is that says whether it is at work, by PyGC_Collect's code (2.7 to 3.6, x86). */
+int collector_at_work(const struct py *py, addr_t code, addr_t *ret) MUST_CHECK;
 
 /* The objects of a list.  Ends where the list leads to nothing or into itself. */
 struct collector_walk {
