@@ -25,9 +25,13 @@ tap = Tap()
 TOO_LONG, TOO_BIG = 10, 100 << 20 # seconds on a busy machine, bytes
 
 R01 = """
-import ctypes, threading, time
+import ctypes, sys, threading, time
+def until_main_waits():
+    while sys._current_frames()[threading.main_thread().ident].f_code.co_name not in ("join", "_wait_for_tstate_lock"): time.sleep(0.01)
+    time.sleep(0.2)
 def parse(doc, depth):
     if depth: return parse(doc, depth - 1)
+    until_main_waits()
     ctypes.string_at(0x1234)
 def idle(n):
     while True: time.sleep(60)

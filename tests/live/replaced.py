@@ -7,6 +7,7 @@ replaced.py PYSNAP PYANALYZE [NAME...]     NAME: only interpreters whose name co
 Each candidate is held against the build-id in the image; one that differs is not used, both ids are named, and Python's stacks are as
 the program tells them.
 """
+import filecmp
 import os
 import re
 import shutil
@@ -56,7 +57,9 @@ def elsewhere(python):
         tap.equal(refused(inside, "libc.so.6"), [], "%s: with its own root nothing is refused" % name)
         libc = [m for m in outside["modules"] if os.path.basename(m["path"]) == "libc.so.6"]
         here = libc and os.path.exists(libc[0]["path"])
-        if here:
+        if here and filecmp.cmp(libc[0]["path"], python.root + libc[0]["path"], shallow=False):
+            tap.skip("%s: this machine's libc is refused" % name, "it is the same")
+        elif here:
             tap.ok(len(refused(outside, "libc.so.6")) == 1, "%s: this machine's libc is refused, with both ids" % name, outside["problems"])
             tap.equal((libc[0]["symbols"], libc[0].get("file")), ("mismatch", None), "%s: and not used" % name)
         else:
