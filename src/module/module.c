@@ -545,7 +545,7 @@ bool modules_fetch(struct modules *mods, const struct module *pub, bool want_deb
 	if (m->file == file && m->debug == debug)
 		return false;
 	rate_symbols(m);
-	symbol_free(m);
+	names_free(m);
 	mods->pub[pub - mods->pub] = m->pub;
 	return true;
 }
@@ -656,7 +656,7 @@ void modules_close(struct modules *mods)
 	disk_files_close(mods);
 	for (size_t i = 0; i < mods->n; i++) {
 		vec_free(&mods->mod[i].piece);
-		symbol_free(&mods->mod[i]);
+		names_free(&mods->mod[i]);
 	}
 	free(mods->mod);
 	opener_free(mods->opener);

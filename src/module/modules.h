@@ -1,4 +1,4 @@
-/* Inside src/module only: one module and all of them, as module.c, backing.c and symbol.c share them. */
+/* Inside src/module only: one module and all of them, as module.c, backing.c, symbol.c and name.c share them. */
 #ifndef MODULE_MODULES_H
 #define MODULE_MODULES_H
 
@@ -118,6 +118,7 @@ void backing_lay(struct mod *m);
 bool backing_private_kept(const struct modules *mods);
 /* symbol.c: are the dynamic symbols in the image as it is now? */
 bool dynamic_in_image(struct mod *m);
-void symbol_free(struct mod *m);
+/* name.c */
+void names_free(struct mod *m);
 
 #endif

@@ -1,10 +1,9 @@
 /*
- * Names and addresses.  Looked up by name: through the hash table of the image's own dynamic symbols, as the dynamic
- * linker does (a few reads a module), then through the file's .symtab.  Looked up by address: in a table of functions,
- * built for a module when first asked.  Every count and address in these tables is the input's word: a table lies inside
- * its module, chains and counts are capped.
+ * Symbols by name: through the hash table of the image's own dynamic symbols, as the dynamic linker does (a few reads a
+ * module), then through the file's .symtab.  Every count and address in these tables is the input's word: a table lies
+ * inside its module, chains and counts are capped.
  */
-#include "module/modules.h"
+#include "module/symbol.h"
 
 #include <elf.h>
 #include <stdlib.h>
@@ -14,13 +13,9 @@ enum {
 	MAX_DYNAMIC = 512,       /* entries of PT_DYNAMIC looked at */
 	MAX_CHAIN = 1 << 12,     /* symbols in one hash bucket */
 	MAX_STEPS = 1 << 18,     /* symbols compared in one look-up, all modules together */
-	MAX_SYMBOLS = 1 << 20,   /* of a module */
-	MAX_NAMED = 8 << 20,     /* of all modules, for modules_name */
-	MAX_NAME = 1024,
 	CHUNK_SYMBOLS = 1024,    /* read at once: at most 24 KiB */
 	CHUNK_NAMES = 64 << 10,
 	MAX_SPELLINGS = 64,      /* places of one name in a string table; a linker makes one */
-	MAX_SIZELESS = 4096,     /* of a function without a size, where those between it and its neighbour may be nameless */
 };
 
 /* Inside the module, with room for size bytes? */
@@ -84,7 +79,7 @@ static void read_hash(struct mod *m)
 	d->hash_chains = (uint32_t)chains;
 }
 
-static struct dynamic *dynamic_of(struct mod *m)
+struct dynamic *dynamic_of(struct mod *m)
 {
 	struct dynamic *d = &m->dyn;
 	const bool untold = image_watch_paused(m->mods->img);
@@ -137,8 +132,7 @@ bool dynamic_in_image(struct mod *m)
 	return s && s->start + s->size > last;
 }
 
-/* A definition that has an address, and which is it? */
-static bool defined(const struct mod *m, const struct elf_symbol *s, addr_t *ret)
+bool symbol_defined(const struct mod *m, const struct elf_symbol *s, addr_t *ret)
 {
 	unsigned type = s->info & 0xf;
 	if (s->section == SHN_UNDEF || s->section == SHN_ABS || s->section == SHN_COMMON)
@@ -178,7 +172,7 @@ static int dynamic_is(struct mod *m, uint64_t index, const char *name, size_t le
 		return 0;
 	if (image_read(m->mods->img, m->dyn.strtab + s.name, buf, len + 1) < 0 || memcmp(buf, name, len + 1) != 0)
 		return 0;
-	if (!defined(m, &s, ret))
+	if (!symbol_defined(m, &s, ret))
 		return 0;
 	*ret_size = s.size;
 	return 1;
@@ -268,10 +262,41 @@ static int by_dynamic(struct mod *m, const char *name, uint32_t h, size_t len, a
 	return rc;
 }
 
+/* Only the hash tables know. */
+uint64_t dynamic_count(struct mod *m)
+{
+	struct dynamic *d = &m->dyn;
+	if (d->hash)
+		return d->hash_chains;
+	if (!d->gnu_hash)
+		return 0;
+	uint32_t last = 0, buf[256];
+	const bool big = image_abi(m->mods->img)->big_endian;
+	for (uint32_t i = 0; i < d->n_buckets && i < MAX_SYMBOLS;) {
+		uint32_t n = d->n_buckets - i < 256 ? d->n_buckets - i : 256;
+		if (image_read(m->mods->img, d->buckets + (uint64_t)i * 4, buf, (size_t)n * 4) < 0)
+			return 0;
+		struct cursor c = cursor_of(buf, (size_t)n * 4, big);
+		for (uint32_t k = 0, v; k < n && cursor_u32(&c, &v) == 0; k++)
+			last = v > last ? v : last;
+		i += n;
+	}
+	if (last < d->first)
+		return d->first;
+	for (unsigned i = 0; i < MAX_CHAIN; i++, last++) {
+		uint32_t link = 0;
+		addr_t at = d->chains + (uint64_t)(last - d->first) * 4;
+		if (!inside(m, at, 4) || read_u32(m, at, &link) < 0)
+			return 0;
+		if (link & 1)
+			return (uint64_t)last + 1;
+	}
+	return 0;
+}
+
 /* ---- the file's own tables */
 
-/* A file's symbol table (.symtab, else .dynsym; those of debug files are empty shells) and the strings that belong to it. */
-static int table_of(const struct elf_source *src, const struct elf_head *h, struct elf_section *table, struct elf_section *names)
+int symbol_table_of(const struct elf_source *src, const struct elf_head *h, struct elf_section *table, struct elf_section *names)
 {
 	struct elf_section s[ELF_SECTIONS];
 	table->type = SHT_NULL;
@@ -290,11 +315,10 @@ static int table_in(struct disk_file *f, struct elf_section *table, struct elf_s
 	if (!f)
 		return ERR_ABSENT;
 	struct elf_source src = disk_file_source(f);
-	return table_of(&src, f->head, table, names);
+	return symbol_table_of(&src, f->head, table, names);
 }
 
-/* The best one there is, and the file it is in. */
-static int symbol_table(struct mod *m, struct elf_section *table, struct elf_section *names, struct disk_file **in)
+int symbol_table(struct mod *m, struct elf_section *table, struct elf_section *names, struct disk_file **in)
 {
 	int rc = table_in(*in = m->file, table, names);
 	struct disk_file *const others[] = { m->debug, m->inside };
@@ -310,11 +334,7 @@ static int symbol_table(struct mod *m, struct elf_section *table, struct elf_sec
 	return rc;
 }
 
-/*
- * Call each on every symbol of the table until it returns non-zero, which is returned.  read is of the file or, for
- * dynamic symbols, of the image.
- */
-static int each_symbol(const struct elf_source *src, const struct abi *abi, uint64_t at, uint64_t count,
+int symbol_each(const struct elf_source *src, const struct abi *abi, uint64_t at, uint64_t count,
 		       int (*each)(void *arg, const struct elf_symbol *s), void *arg)
 {
 	const size_t size = elf_symbol_size(abi);
@@ -385,7 +405,7 @@ static int match_name(void *arg, const struct elf_symbol *s)
 	struct by_name *want = arg;
 	addr_t at;
 	for (size_t i = 0; i < want->n_spelling; i++) {
-		if (s->name != want->spelling[i].offset || !defined(want->m, s, &at))
+		if (s->name != want->spelling[i].offset || !symbol_defined(want->m, s, &at))
 			continue;
 		const bool first = !want->spelling[i].renamed || !want->found;
 		want->several |= !first && at != want->at;
@@ -416,7 +436,7 @@ static int by_table(struct mod *m, const char *name, size_t len, addr_t *ret, ui
 		count = MAX_SYMBOLS;
 	int rc = find_spellings(&want, &names, name, len);
 	if (rc == 0 && want.n_spelling)
-		rc = each_symbol(&src, &want.in->head->abi, table.offset, count, match_name, &want);
+		rc = symbol_each(&src, &want.in->head->abi, table.offset, count, match_name, &want);
 	if (rc < 0 || (rc == 0 && (!want.found || want.several)))
 		return rc ? rc : ERR_ABSENT;
 	*ret = want.at;
@@ -509,268 +529,4 @@ int modules_section(struct modules *mods, const char *name, addr_t *ret, uint64_
 {
 	size_t from = 0;
 	return modules_section_next(mods, name, &from, ret, ret_size);
-}
-
-/* ---- names by address */
-
-static int add_row(void *arg, const struct elf_symbol *s)
-{
-	struct mod *m = arg;
-	unsigned type = s->info & 0xf;
-	addr_t at;
-	struct name_table *t = &m->names;
-	if ((type != STT_FUNC && type != STT_GNU_IFUNC) || !s->name || s->name >= t->from[t->adding].names_size || !defined(m, s, &at))
-		return 0;
-	*vec_push(&t->row) = (struct name_row){ at - m->pub.bias, s->size < UINT32_MAX ? (uint32_t)s->size : UINT32_MAX, s->name, s->section, t->adding };
-	return m->names.row.n >= MAX_SYMBOLS ? 1 : 0;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	const struct name_row *x = a, *y = b;
-	if (x->value != y->value)
-		return x->value < y->value ? -1 : 1;
-	return x->size < y->size ? -1 : x->size > y->size;
-}
-
-static int read_image(void *ctx, uint64_t off, void *buf, size_t len)
-{
-	return image_read(ctx, off, buf, len);
-}
-
-/* How many dynamic symbols there are: only the hash tables know. */
-static uint64_t count_dynamic(struct mod *m)
-{
-	struct dynamic *d = &m->dyn;
-	if (d->hash)
-		return d->hash_chains;
-	if (!d->gnu_hash)
-		return 0;
-	uint32_t last = 0, buf[256];
-	const bool big = image_abi(m->mods->img)->big_endian;
-	for (uint32_t i = 0; i < d->n_buckets && i < MAX_SYMBOLS;) {
-		uint32_t n = d->n_buckets - i < 256 ? d->n_buckets - i : 256;
-		if (image_read(m->mods->img, d->buckets + (uint64_t)i * 4, buf, (size_t)n * 4) < 0)
-			return 0;
-		struct cursor c = cursor_of(buf, (size_t)n * 4, big);
-		for (uint32_t k = 0, v; k < n && cursor_u32(&c, &v) == 0; k++)
-			last = v > last ? v : last;
-		i += n;
-	}
-	if (last < d->first)
-		return d->first;
-	for (unsigned i = 0; i < MAX_CHAIN; i++, last++) {
-		uint32_t link = 0;
-		addr_t at = d->chains + (uint64_t)(last - d->first) * 4;
-		if (!inside(m, at, 4) || read_u32(m, at, &link) < 0)
-			return 0;
-		if (link & 1)
-			return (uint64_t)last + 1;
-	}
-	return 0;
-}
-
-/* How many of count symbols may be read, so that all modules together stay bounded. */
-static uint64_t take_named(struct mod *m, uint64_t count)
-{
-	if (count > MAX_SYMBOLS)
-		count = MAX_SYMBOLS;
-	if (count > MAX_NAMED - m->mods->named)
-		count = MAX_NAMED - m->mods->named;
-	m->mods->named += count;
-	return count;
-}
-
-/*
- * Functions without a size (assembly) reach to their neighbour, but not out of their section: _init is followed by the
- * stubs of the PLT, which have no symbols.  Where no section table tells the end (in the image), the neighbour must be of
- * the same section; else only the first byte is sure.  complete: the table is a .symtab, which has every function.
- */
-static void size_sizeless(struct name_table *t, bool complete)
-{
-	struct elf_section sections[2][ELF_SECTIONS];
-	int n_sections[2] = { 0 };
-	if (t->in)
-		n_sections[NAMES_TABLE] = elf_sections(&t->from[NAMES_TABLE].src, t->in->head, 0, sections[NAMES_TABLE], ELF_SECTIONS);
-	if (t->mini.n)
-		n_sections[NAMES_MINI] = elf_sections(&t->from[NAMES_MINI].src, &t->mini.head, 0, sections[NAMES_MINI], ELF_SECTIONS);
-	struct name_row *row = t->row.p;
-	const uint64_t most = complete ? UINT32_MAX : MAX_SIZELESS;
-	for (size_t i = t->row.n, next = i; i-- > 0;) {
-		/* next: the first one further up; before it the largest of those at the same address, since sizes are sorted. */
-		if (i + 1 < t->row.n && row[i + 1].value != row[i].value)
-			next = i + 1;
-		if (row[i].size)
-			continue;
-		if (row[next - 1].size) {
-			row[i].size = row[next - 1].size;
-			continue;
-		}
-		const struct elf_section *s = sections[row[i].from];
-		const int k = row[i].section;
-		uint64_t room = 1;
-		if (k < n_sections[row[i].from] && row[i].value >= s[k].addr && row[i].value - s[k].addr < s[k].size)
-			room = s[k].size - (row[i].value - s[k].addr);
-		else if (next < t->row.n && row[next].section == k && row[next].from == row[i].from)
-			room = most;
-		if (next < t->row.n && row[next].value - row[i].value < room)
-			room = row[next].value - row[i].value;
-		row[i].size = (uint32_t)(room < most ? room : most);
-	}
-}
-
-static void add_table(struct mod *m, uint8_t from, const struct elf_source *src, const struct abi *abi, const struct elf_section *table,
-		      const struct elf_section *names)
-{
-	struct name_table *t = &m->names;
-	uint64_t end;
-	t->adding = from;
-	t->from[from] = (struct name_source){ *src, names->offset, names->size };
-	if (!add_fits(table->offset, table->size, &end) || !add_fits(names->offset, names->size, &end))
-		return;
-	(void)!each_symbol(src, abi, table->offset, take_named(m, table->size / table->entsize), add_row, m);
-}
-
-static void add_dynamic(struct mod *m)
-{
-	struct name_table *t = &m->names;
-	struct elf_source src = { read_image, m->mods->img };
-	const struct abi *abi = image_abi(m->mods->img);
-	uint64_t count = count_dynamic(m), fit = (m->pub.end - m->dyn.symtab) / elf_symbol_size(abi);
-	t->adding = NAMES_TABLE;
-	t->from[NAMES_TABLE] = (struct name_source){ src, m->dyn.strtab, m->dyn.strsz };
-	(void)!each_symbol(&src, abi, m->dyn.symtab, take_named(m, count < fit ? count : fit), add_row, m);
-}
-
-static void add_mini(struct mod *m)
-{
-	struct name_table *t = &m->names;
-	struct elf_section table, names;
-	struct elf_source packed = disk_file_source(m->mini_in);
-	m->mini_rc = mini_read(&packed, m->mini_at, m->mini_size, MINI_ALL_MAX - m->mods->mini, &t->mini);
-	if (m->mini_rc < 0)
-		return;
-	struct elf_source src = mini_source(&t->mini);
-	if (!mod_same_machine(m, &t->mini.head) || table_of(&src, &t->mini.head, &table, &names) < 0) {
-		m->mini_rc = ERR_CORRUPT;
-		mini_free(&t->mini);
-		return;
-	}
-	m->mods->mini += t->mini.n;
-	add_table(m, NAMES_MINI, &src, &t->mini.head.abi, &table, &names);
-}
-
-static void build_names(struct mod *m)
-{
-	struct name_table *t = &m->names;
-	struct elf_section table, names;
-	bool complete = false; /* is every function in it? */
-	t->state = FAILED;
-	if (!m->pub.bias_known)
-		return;
-	if (symbol_table(m, &table, &names, &t->in) == 0) {
-		struct elf_source src = disk_file_source(t->in);
-		add_table(m, NAMES_TABLE, &src, &t->in->head->abi, &table, &names);
-		complete = table.type == SHT_SYMTAB;
-	} else {
-		t->in = NULL;
-		if (dynamic_of(m))
-			add_dynamic(m);
-	}
-	if (!complete && m->mini_in)
-		add_mini(m);
-	if (!t->row.n)
-		return;
-	qsort(t->row.p, t->row.n, sizeof *t->row.p, by_value);
-	t->row.p = xrealloc(t->row.p, t->row.n * sizeof *t->row.p);
-	t->row.room = t->row.n;
-	size_sizeless(t, complete);
-	t->state = READY;
-}
-
-static int row_name(struct mod *m, const struct name_row *row, struct str *ret)
-{
-	char buf[MAX_NAME + 1];
-	const struct name_source *from = &m->names.from[row->from];
-	uint64_t room = from->names_size - row->name, at;
-	size_t want = room < MAX_NAME ? (size_t)room : MAX_NAME, got = 0;
-	if (!add_fits(from->names, row->name, &at))
-		return ERR_CORRUPT;
-	/* In steps, since the end of the table may not be there although the name is. */
-	while (got < want) {
-		size_t n = want - got < 64 ? want - got : 64;
-		int rc = from->src.read(from->src.ctx, at + got, buf + got, n);
-		if (rc < 0)
-			return rc;
-		char *nul = memchr(buf + got, 0, n);
-		if (nul) {
-			/* .symtab has versions at the ends of exported names: __libc_start_main@GLIBC_2.2.5. */
-			char *version = memchr(buf, '@', (size_t)(nul - buf));
-			*ret = str_from_bytes(m->mods->arena, buf, (size_t)((version && version > buf ? version : nul) - buf));
-			return ret->len ? 0 : ERR_ABSENT;
-		}
-		got += n;
-	}
-	return ERR_LIMIT;
-}
-
-static size_t underscores(struct str name)
-{
-	size_t n = 0;
-	while (n < name.len && name.s[n] == '_')
-		n++;
-	return n;
-}
-
-int modules_name(struct modules *mods, addr_t pc, struct str *ret, uint64_t *ret_offset)
-{
-	const struct module *pub = modules_at(mods, pc);
-	if (!pub)
-		return ERR_ABSENT;
-	struct mod *m = &mods->mod[pub - mods->pub];
-	if (m->names.state == NOT_TRIED)
-		build_names(m);
-	if (m->names.state != READY)
-		return ERR_ABSENT;
-	const uint64_t v = pc - m->pub.bias;
-	const struct name_row *row = m->names.row.p;
-	size_t lo = 0, hi = m->names.row.n;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		if (row[mid].value <= v)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	/*
-	 * The nearest below that is big enough.  Of several names for one function the plainest: malloc rather than
-	 * __libc_malloc.
-	 */
-	struct str best = { 0 };
-	uint64_t off = 0;
-	size_t below = lo;
-	for (size_t i = lo; i-- > 0 && below - i <= 16;) {
-		if (best.s && row[i].value != v - off)
-			break;
-		if (v - row[i].value >= row[i].size)
-			continue;
-		struct str name;
-		if (row_name(m, &row[i], &name) < 0 || (best.s && underscores(name) >= underscores(best)))
-			continue;
-		best = name;
-		off = v - row[i].value;
-	}
-	if (!best.s)
-		return ERR_ABSENT;
-	*ret = best;
-	*ret_offset = off;
-	return 0;
-}
-
-void symbol_free(struct mod *m)
-{
-	vec_free(&m->names.row);
-	m->mods->mini -= m->names.mini.n;
-	mini_free(&m->names.mini);
-	m->names = (struct name_table){ 0 };
 }
