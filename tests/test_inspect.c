@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "build_elf.h"
+#include "inspect/gil.h"
 #include "inspect/parts.h"
 #include "suite.h"
 #include "whole_report.h"
@@ -315,6 +316,19 @@ START_TEST(culprit)
 }
 END_TEST
 
+static const struct { const char *name; bool needs; } locks[] = {
+	{ "PyList_New", true }, { "_PyFunction_Vectorcall", true }, { "_PyEval_EvalFrameDefault.cold", true }, { "list_dealloc", true }, { "PyErr_Clear.localalias", true },
+	{ "PyErr_SetInterruptEx", false }, { "take_gil", false }, { "drop_gil.lto_priv.0", false }, { "PyEval_RestoreThread", false }, { "PyEval_AcquireThread", false },
+	{ "new_threadstate", false }, { "PyGILState_Ensure", false }, { "PyMem_RawMalloc", false }, { "PyThread_acquire_lock_timed", false }, { "_Py_DumpTracebackThreads", false },
+	{ "PyThreadState_Swap", false }, { "os_read", false }, { "memcpy", false }, { "_Py_read", false },
+};
+
+START_TEST(lock)
+{
+	ck_assert_msg(gil_needed_by(str_of(locks[_i].name)) == locks[_i].needs, "%s", locks[_i].name);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("inspect");
@@ -324,6 +338,7 @@ int main(void)
 	tcase_add_loop_test(c, handlers, 0, COUNT(handled));
 	tcase_add_loop_test(c, untold, 0, 10);
 	tcase_add_loop_test(c, culprit, 0, COUNT(culprits));
+	tcase_add_loop_test(c, lock, 0, COUNT(locks));
 	suite_add_tcase(s, c);
 	return suite_run(s);
 }

@@ -9,6 +9,7 @@
 #include "inspect/arrival.h"
 #include "inspect/collector.h"
 #include "inspect/fault.h"
+#include "inspect/gil.h"
 #include "inspect/handler.h"
 #include "inspect/handler_note.h"
 #include "inspect/life.h"
@@ -259,7 +260,9 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 		crash_ids(t->img, r, th, pc, kind);
 	handler_of_others(t, r, th);
 	exceptions_add(t, r, th, fault.regs);
-	collector_notes(t, r, th, fault.regs, &fault, interpreter_path(t, r));
+	const struct str interpreter = interpreter_path(t, r);
+	gil_notes(t, r, th, pc, interpreter);
+	collector_notes(t, r, th, fault.regs, &fault, interpreter);
 	life_notes(t, r, th);
 }
 

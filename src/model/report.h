@@ -99,7 +99,7 @@ struct report_thread {
 };
 struct report_group { const size_t *threads; size_t n; }; /* indexes of threads whose stacks are the same */
 
-/* A line that explains the verdict: "handler", "signal", "collector", "state", "id", "exception" and what is to be said of it. */
+/* A line that explains the verdict: "handler", "signal", "collector", "GIL", "state", "id", "exception" and what is to be said of it. */
 struct report_note { const char *key; struct str text; };
 #define NOTE_DETAIL_ID "detail id" /* the key of why there is none */
 
@@ -183,6 +183,7 @@ struct report {
 			const char *field;
 			struct str type;     /* the name of object's; s NULL: not known */
 		} collector;
+		bool without_gil;                    /* of a crash: its thread has a thread state, and it is known that it did not hold the GIL */
 		bool exceptions_known;               /* it is known what exceptions its thread has */
 		struct VEC(struct report_note) notes;
 		const struct report_frame *native;   /* of a crash: the innermost native frame; NULL if not known */

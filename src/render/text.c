@@ -190,6 +190,8 @@ static void verdict(struct text *t)
 		words_thread(&t->b, th);
 		if (th->holds_gil)
 			sb_printf(&t->b, ", holding the GIL");
+		else if (r->verdict.without_gil)
+			sb_printf(&t->b, ", not holding the GIL");
 		else if (r->verdict.kind != VERDICT_CRASH && th->on_cpu && !th->stopped && r->threads.n + r->hidden.n > 1)
 			sb_printf(&t->b, ", running");
 		if (f && !f->python && r->python.found && !th->active && !th->has_python)

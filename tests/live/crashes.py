@@ -192,6 +192,23 @@ def compiled(folder, name, compilers):
     return None
 
 
+def without_lock(python):
+    """The interpreter's code in a thread that does not hold the lock: that is said, and of nobody who need not hold it."""
+    for case, why in ("without-lock", "without holding the GIL"), ("without-state", "but has no thread state, so it cannot hold the GIL"), ("fault", None):
+        got = crash(python, case)
+        if not got:
+            continue
+        rep, text, _, target = got
+        name, note = "%s: %s" % (python.name, case), line(text, "GIL")
+        free = "free-threaded" in rep["python"]["build"]
+        if why and not free:
+            tap.ok(re.match(r"likely the cause: the thread ran _?PyErr_\w+, the interpreter's, %s$" % why, note or "") and note in rep["verdict"].get("explain", []), "%s: why" % name, text[:500])
+        else:
+            tap.equal(note, None, "%s: nothing of the lock" % name)
+        tap.equal((line(text, "thread") or "").endswith(", not holding the GIL"), not free and case == "without-lock", "%s: whether it holds it" % name)
+        target.end()
+
+
 def in_libraries(python):
     """What C and C++ can do, each with its own words; the library is to blame."""
     if python.root or python.config.split("-")[0] != "x86_64" or not DECODES:
@@ -313,4 +330,4 @@ def handlers(python):
             target.end()
 
 
-each_interpreter(tap, PYANALYZE, "crashes", faults, passed_on, without_files, fatal_errors, in_libraries, handlers)
+each_interpreter(tap, PYANALYZE, "crashes", faults, passed_on, without_files, fatal_errors, without_lock, in_libraries, handlers)
