@@ -111,9 +111,10 @@ END_TEST
 /* Names of native functions in detail_id: those of two builds are the same. */
 START_TEST(crash_detail)
 {
-	static const struct { const char *strlen, *symbol, *caller; bool equal; } names[] = {
+	static const struct { const char *strlen, *symbol, *caller; bool equal, inlined; } names[] = {
 		{ "strlen", NULL, "work", true }, { "strlen.cold", NULL, "work", true }, { "strlen@@GLIBC_2.2.5", NULL, "work.constprop.0.isra.0", true },
 		{ "strnlen", NULL, "work", false }, { "strlen", "_Z6strlenPc", "work", false }, { "strlen", NULL, "main.work", false },
+		{ "strlen", NULL, "work", true, true },
 	};
 	char first[32] = "", group[32] = "";
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -121,11 +122,12 @@ START_TEST(crash_detail)
 		build_elf_thread(b, PID, 0x50010, 0x7ff0);
 		struct image *img = build_elf_open(b);
 		struct report *r = report_new();
-		struct report_frame frames[3] = { { .python = true, .function = STR("go"), .file = STR("a.py") }, { .function = str_of(names[i].caller), .pc = 0x50100 },
-						  { .function = str_of(names[i].strlen), .symbol = str_of(names[i].symbol), .pc = 0x50010 } };
-		const struct report_frame *list[3] = { &frames[0], &frames[1], &frames[2] };
+		struct report_frame frames[4] = { { .python = true, .function = STR("go"), .file = STR("a.py") }, { .function = str_of(names[i].caller), .pc = 0x50100 },
+						  { .function = str_of(names[i].strlen), .symbol = str_of(names[i].symbol), .pc = 0x50010 },
+						  { .function = STR("length"), .inlined = true, .pc = 0x50010 } };
+		const struct report_frame *list[4] = { &frames[0], &frames[1], &frames[2], &frames[3] };
 		struct report_thread t = { .tid = PID, .has_python = true, .active = true };
-		report_fold(r, list, 3, &t.runs, &t.n_runs);
+		report_fold(r, list, names[i].inlined ? 4 : 3, &t.runs, &t.n_runs);
 		r->verdict.signal.name = STR("SIGSEGV");
 		crash_ids(img, r, &t, 0x50010, CRASH_FAULT);
 		ck_assert(r->verdict.group_id.len && r->verdict.detail_id.len);

@@ -175,6 +175,8 @@ void crash_ids(struct image *img, struct report *r, const struct report_thread *
 	module_line(&b, r->verdict.culprit);
 	for (struct inward w = inward_from(t, pc); n < NATIVE && (f = inward_next(&w)) && !f->python;) {
 		size_t i = 0;
+		if (f->inlined) /* only known with lines */
+			continue;
 		struct str name = str_function(f->symbol.s ? f->symbol : f->function);
 		if (!name.len) {
 			verdict_note(r, NOTE_DETAIL_ID, f->module.len ? str_printf(r->arena, "none is given: a function of " STR_FMT " has no name", STR_ARG(str_base(f->module)))
