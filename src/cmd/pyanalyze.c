@@ -625,7 +625,7 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 		struct native_limits native = native_default;
 		native.frames = lim.frames;
 		native.threads = lim.threads;
-		native.lines = w->render.native;
+		native.lines = w->render.native ? NATIVE_LINES_ALL : image_facts(img)->kind == IMAGE_CORE ? NATIVE_LINES_FIRST : NATIVE_LINES_NONE;
 		native.no_sandbox = w->no_sandbox;
 		t.native_limits = native;
 		if (native_start(img, t.mods, &native, &t.native, &t.native_err) < 0)

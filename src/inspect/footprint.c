@@ -25,7 +25,7 @@ int footprint_find(struct image *img, const struct search *where, const struct p
 		}
 		if (native != FOOTPRINT_PYTHON) {
 			t.native_limits = native_default;
-			t.native_limits.lines = true;
+			t.native_limits.lines = NATIVE_LINES_ALL;
 			if (native_start(img, t.mods, &t.native_limits, &t.native, &t.native_err) < 0)
 				t.native = NULL;
 		}

@@ -98,7 +98,7 @@ void natives_fetch(struct target *t)
 				continue;
 			/* Debug information may be big: it is asked for where there is a use for it. */
 			const bool nameless = m->symbols != SYMBOLS_FULL && !native_name_at(rec, f->pc, f->bits & NATIVE_CALL);
-			const bool debug = t->native_limits.lines ? !m->lines : nameless;
+			const bool debug = t->native_limits.lines == NATIVE_LINES_ALL ? !m->lines : nameless;
 			if (m->file && !debug)
 				continue;
 			asked[m - list] = debug;
@@ -283,7 +283,7 @@ static struct pc_entry *entry_of(struct natives *n, const struct native_frame *f
 		if (noted && noted->symbols_left_out)
 			add_module(&n->left_out, str_printf(n->arena, STR_FMT " (%s)", STR_ARG(base_of(n, m)), str_size(noted->symbols_left_out, size)));
 	}
-	if (m && !m->vdso && n->t->native_limits.lines && n->records->done && !m->lines && !module_absent(n->t, m))
+	if (m && !m->vdso && n->t->native_limits.lines == NATIVE_LINES_ALL && n->records->done && !m->lines && !module_absent(n->t, m))
 		add_module(&n->no_lines, base_of(n, m));
 	e->n = n_places ? n_places : 1;
 	struct report_frame **list = arena_alloc(n->arena, e->n * sizeof *list);

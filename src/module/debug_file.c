@@ -29,7 +29,7 @@ static const char *text_of(struct arena *a, struct blob b)
 }
 
 struct found {
-	bool symtab, dwarf;
+	bool symtab, dwarf, packed;
 	bool has_link, has_alt;      /* there is such a section: further ones, which no linker makes, are passed over */
 	uint64_t mini, mini_size;    /* .gnu_debugdata; size 0: none */
 	const char *link, *alt;
@@ -43,8 +43,10 @@ static void look_at(struct arena *a, const struct elf_source *src, const struct 
 	struct blob b;
 	if (s->type == SHT_SYMTAB && s->size && s->entsize == elf_symbol_size(&h->abi))
 		ret->symtab = true;
-	if ((!strcmp(name, ".debug_info") || !strcmp(name, ".zdebug_info")) && s->type != SHT_NOBITS)
+	if ((!strcmp(name, ".debug_info") || !strcmp(name, ".zdebug_info")) && s->type != SHT_NOBITS) {
 		ret->dwarf = true;
+		ret->packed = name[1] == 'z' || s->flags & SHF_COMPRESSED;
+	}
 	if (!strcmp(name, ".gnu_debugdata") && s->type != SHT_NOBITS) {
 		ret->mini = s->offset;
 		ret->mini_size = s->size;
@@ -187,6 +189,7 @@ static void use_debug(struct mod *m)
 	m->pub.debug_refused = NULL;
 	m->symtab |= in.symtab;
 	m->pub.lines |= in.dwarf;
+	m->pub.lines_packed = in.packed;
 	find_alt(m, m->debug, &in);
 }
 
@@ -201,6 +204,7 @@ void debug_find(struct mod *m)
 		look(m->mods->arena, &src, m->file->head, &in);
 		m->symtab = in.symtab;
 		pub->lines = in.dwarf;
+		pub->lines_packed = in.packed;
 		use_mini(m, m->file, &in);
 		if (in.dwarf) {
 			find_alt(m, m->file, &in);

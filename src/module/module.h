@@ -25,6 +25,7 @@ struct module {
 	bool vdso;
 	bool unverified;          /* file was named by the user and fits the mappings, but no build-id says that it is the one */
 	bool lines;               /* a file that is used has DWARF */
+	bool lines_packed;        /* which has to be decompressed first, all of it */
 	bool bias_known;          /* false: neither headers nor a file; no address of it has a name */
 };
 struct modules;

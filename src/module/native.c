@@ -20,7 +20,7 @@
 #include "module/native_touch.h"
 #include "module/native_unwind.h"
 
-const struct native_limits native_default = { .frames = 2000000, .threads = 200000, .memory = 1 << 30, .seconds = 20, .lines = false };
+const struct native_limits native_default = { .frames = 2000000, .threads = 200000, .memory = 1 << 30, .seconds = 20, .lines = NATIVE_LINES_NONE };
 
 enum { STREAM_MAX = 256 << 20, SAID_MAX = 200, SAID_ROOM = 1 << 20 };
 

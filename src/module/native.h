@@ -15,7 +15,8 @@ struct native_limits {
 	uint64_t threads;
 	uint64_t memory;   /* bytes the child may have of its own */
 	unsigned seconds;  /* until the last record is there */
-	bool lines;        /* source lines and inlined functions too */
+	/* Source lines: none; those of the innermost frames of the first thread, of a crash its own; those of all frames, and inlined functions too. */
+	enum native_lines { NATIVE_LINES_NONE, NATIVE_LINES_FIRST, NATIVE_LINES_ALL } lines;
 	bool no_sandbox;   /* the child gives nothing up */
 };
 extern const struct native_limits native_default;

@@ -114,3 +114,12 @@ void native_places_put(struct sb *b, Dwfl *dwfl, addr_t pc, addr_t at)
 	free(scopes);
 	free(outer);
 }
+
+void native_line_put(struct sb *b, Dwfl *dwfl, addr_t pc, addr_t at)
+{
+	Dwfl_Module *mod = dwfl_addrmodule(dwfl, at);
+	struct native_place place = { .pc = pc };
+	place_of_line(mod ? dwfl_module_getsrc(mod, at) : NULL, &place);
+	if (place.file.s)
+		native_put_place(b, pc, &place, 1);
+}

@@ -9,4 +9,7 @@
 /* One record for pc, whose code is looked up at `at`; none where there is no DWARF for it. */
 void native_places_put(struct sb *b, Dwfl *dwfl, addr_t pc, addr_t at);
 
+/* The same, but of the line alone: much less has to be read for that. */
+void native_line_put(struct sb *b, Dwfl *dwfl, addr_t pc, addr_t at);
+
 #endif

@@ -66,6 +66,10 @@ static void function_and_place(struct text *t, const struct report_frame *f)
 	if (f->python || f->function.len || f->file.s) {
 		sb_printf(&t->b, ", ");
 		words_place(&t->b, t->r, f);
+		if (!f->python && f->file.s && f->module.s) {
+			sb_printf(&t->b, ", ");
+			sb_safe(&t->b, str_base(f->module));
+		}
 	}
 }
 

@@ -185,7 +185,7 @@ def compiled(folder, name, compilers):
     source, library = os.path.join(HERE, "..", "..", "fixtures", "programs", name), os.path.join(folder, name + ".so")
     for compiler in compilers:
         if shutil.which(compiler):
-            done = run([compiler, "-O1", "-w", "-shared", "-fPIC", "-o", library, source, "-lm"])
+            done = run([compiler, "-O1", "-g", "-w", "-shared", "-fPIC", "-o", library, source, "-lm"])
             if done.returncode == 0:
                 return library
             tap.ok(False, "%s is built with %s" % (name, compiler), done.stderr.decode("utf-8", "replace"))
@@ -234,6 +234,9 @@ def in_libraries(python):
                 tap.ok(in_line.startswith(function + ", ") and "(its call went to 0x" in in_line and verdict["called_from"]["function"] == function,
                        "%s: whose call it was" % name, text[:500])
                 tap.ok("instruction" not in verdict and "\n        => " not in text, "%s: no instruction" % name, verdict.get("instruction"))
+            if function == "fault_divide":
+                tap.ok(re.fullmatch(r"fault_divide, \S*faults\.c:\d+, faults\.c\.so", line(text, "in") or "") and re.search(r"\n  C   fault_divide  \S*faults\.c:\d+  faults\.c\.so\n", text),
+                       "%s: its line of C" % name, text[:900])
             if function == "fault_tail":
                 in_line, called = line(text, "in") or "", verdict.get("called", {}).get("function")
                 tap.ok(in_line.startswith("tail_of_nothing, ") and "(called by fault_tail, " in in_line and (called, verdict["called_directly"]) == ("tail_of_nothing", False),
