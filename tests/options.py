@@ -136,8 +136,10 @@ def sections(text):
 
 for value, want in (('verdict', 'verdict'), ('threads', 'threads'), ('modules', 'modules'), ('all', 'verdict threads modules'), ('+modules', 'verdict threads modules'),
                     ('-threads', 'verdict'), ('-verdict,+modules', 'threads modules'), ('threads,modules', 'threads modules'), ('verdict,-verdict', ''),
-                    ('all,-threads', 'verdict modules'), ('-native', 'verdict threads')):
+                    ('all,-threads', 'verdict modules'), ('-native', 'verdict threads'), ('native', 'threads'), ('verdict,native', 'verdict threads')):
     check(f'--show={value}', sections(run(f'--show={value}')) == set(want.split()), sections(run(f'--show={value}')))
+check('--show=native: threads with frames of C', stacks(run('--show=native')) == stacks(plain) and any('  C   ' in x for lines in stacks(run('--show=native')).values() for x in lines))
+check('--show=threads: without them', not any('  C   ' in x for lines in stacks(run('--show=threads')).values() for x in lines))
 check('-s is --show', run('-s', '+modules') == run('--show=+modules'))
 check('-s twice adds up', sections(run('-s', '+modules', '-s', '-verdict')) == {'threads', 'modules'})
 check('--show: a word it does not know', '--show knows no "thread"\n  try: --show=threads' in run('--show=thread', code=2))

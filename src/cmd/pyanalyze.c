@@ -33,7 +33,7 @@ struct wish {
 	struct py_options py;
 	struct render_options render;
 	unsigned show;
-	bool has_debug_path, no_sandbox;
+	bool has_debug_path, no_sandbox, no_native; /* no_native: -native was asked for, so nothing is unwound */
 	struct arena *arena;      /* texts of the options */
 };
 
@@ -172,8 +172,10 @@ static int show(struct wish *w, const struct cli *c, const char *list)
 {
 	static const char *const names[] = { "verdict", "threads", "native", "modules", "all" };
 	static const unsigned bits[] = { SHOW_VERDICT, SHOW_THREADS, SHOW_NATIVE, SHOW_MODULES, ~0u };
+	const bool changes = *list == '+' || *list == '-';
 	bool any = false;
-	unsigned shown = *list == '+' || *list == '-' ? w->show : 0;
+	unsigned shown = changes ? w->show : 0;
+	w->no_native &= changes;
 	char *copy = arena_dup(w->arena, list, strlen(list) + 1);
 	for (char *save = NULL, *word = strtok_r(copy, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
 		const char *name = word + (*word == '+' || *word == '-');
@@ -187,6 +189,10 @@ static int show(struct wish *w, const struct cli *c, const char *list)
 		}
 		any = true;
 		shown = *word == '-' ? shown & ~bits[i] : shown | bits[i];
+		if (bits[i] & SHOW_NATIVE) {
+			w->no_native = *word == '-';
+			shown |= *word == '-' ? 0 : SHOW_THREADS; /* in whose stacks they stand */
+		}
 	}
 	if (!any)
 		return cli_usage(c, "--show=verdict,threads,native,modules", "--show names nothing");
@@ -292,6 +298,7 @@ static bool options(struct cli *c, struct wish *w, int *status)
 		case PYANALYZE_native:
 			w->render.native = true;
 			w->show |= SHOW_NATIVE;
+			w->no_native = false;
 			break;
 		case PYANALYZE_thread: *vec_push(&w->threads) = value; break;
 		case PYANALYZE_order:
@@ -621,7 +628,8 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 		status = cli_error(c, &err);
 		goto out;
 	}
-	if (w->show & SHOW_NATIVE) { /* it works while Python is looked for */
+	/* The verdict of a crash needs them too, and is the same whatever else is shown. */
+	if (w->show & SHOW_NATIVE || (w->show & SHOW_VERDICT && !w->no_native && image_facts(img)->kind == IMAGE_CORE)) { /* it works while Python is looked for */
 		struct native_limits native = native_default;
 		native.frames = lim.frames;
 		native.threads = lim.threads;
@@ -651,6 +659,8 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 	rc = inspect(&t, &lim, path, r);
 	if (rc < 0)
 		cli_note(c, "%s: %s", path, err_word(rc));
+	if (!(w->show & SHOW_NATIVE) && t.native)
+		report_python_only(r);
 	const struct native_records *rec;
 	if (t.native && native_finish(t.native, &rec, NULL) == 0)
 		cli_note(c, "%s: native stacks were unwound in a process confined by %s", path,

@@ -65,6 +65,31 @@ void report_fold(struct report *r, const struct report_frame *const *frames, siz
 	vec_free(&runs);
 }
 
+void report_python_only(struct report *r)
+{
+	struct VEC(const struct report_frame *) python = { 0 };
+	for (size_t i = 0; i < r->threads.n; i++) {
+		struct report_thread *t = &r->threads.p[i];
+		struct run_list runs = { 0 };
+		t->n_frames = 0;
+		for (size_t k = 0; k < t->n_runs; k++) {
+			const struct report_run *run = &t->runs[k];
+			python.n = 0;
+			for (size_t f = 0; f < run->n; f++)
+				if (run->frames[f]->python)
+					*vec_push(&python) = run->frames[f];
+			push_run(r, &runs, python.p, python.n, run->repeat);
+			t->n_frames += python.n * run->repeat;
+		}
+		t->runs = arena_dup(r->arena, runs.p, runs.n * sizeof *runs.p);
+		t->n_runs = runs.n;
+		t->native_broken = t->unmatched = (struct str){ 0 };
+		vec_free(&runs);
+	}
+	vec_free(&python);
+	report_group(r);
+}
+
 static uint64_t mix(uint64_t h, uint64_t v)
 {
 	h = (h ^ v) * 0x9e3779b97f4a7c15u;

@@ -209,6 +209,8 @@ void report_free(struct report *r);                /* takes NULL */
 void report_problem(struct report *r, enum problem id, ...);
 /* Fold repetitions of up to 24 frames: frames[0..n) oldest first -> runs in the arena; equal means the same pointer. */
 void report_fold(struct report *r, const struct report_frame *const *frames, size_t n, const struct report_run **ret, size_t *ret_n);
+/* Leave the native frames of all threads out; what the verdict says of them stays.  Groups are filled anew. */
+void report_python_only(struct report *r);
 /* Fill groups: threads with the same frames (function, file, line, in order) but for plumbing, those that are in several interpreters
  * in the same ones; their state does not matter.  Linear in frames. */
 void report_group(struct report *r);

@@ -221,7 +221,7 @@ def in_libraries(python):
             got = crash(python, "c", c, function)
             if not got:
                 continue
-            rep, text, _, target = got
+            rep, text, core, target = got
             name, verdict = "%s: %s" % (python.name, function), rep["verdict"]
             tap.ok(re.fullmatch(want, verdict["title"]), "%s: title" % name, verdict["title"])
             if function != "fault_return": # nothing leads back from there
@@ -237,6 +237,10 @@ def in_libraries(python):
             if function == "fault_divide":
                 tap.ok(re.fullmatch(r"fault_divide, \S*faults\.c:\d+, faults\.c\.so", line(text, "in") or "") and re.search(r"\n  C   fault_divide  \S*faults\.c:\d+  faults\.c\.so\n", text),
                        "%s: its line of C" % name, text[:900])
+                alone = run([PYANALYZE, "--show=verdict", core]).stdout.decode("utf-8", "replace")
+                tap.ok(alone.split("\n\n")[0] == text.split("\n\n")[0] and "\nThread " not in alone, "%s: the verdict alone is the same" % name, alone)
+                threads = run([PYANALYZE, "--show=verdict,threads", core]).stdout.decode("utf-8", "replace")
+                tap.ok(threads.startswith(text.split("\n\n")[0]) and "\n  Py  " in threads and "\n  C   " not in threads, "%s: threads without frames of C" % name, threads)
             if function == "fault_tail":
                 in_line, called = line(text, "in") or "", verdict.get("called", {}).get("function")
                 tap.ok(in_line.startswith("tail_of_nothing, ") and "(called by fault_tail, " in in_line and (called, verdict["called_directly"]) == ("tail_of_nothing", False),
