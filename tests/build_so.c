@@ -302,3 +302,11 @@ void build_so_map(struct build_elf *core, const struct build_so *what, const uin
 		build_elf_file(core, at + SO_DATA, at + 0x5000, SO_DATA_FILE, path);
 	}
 }
+
+struct build_elf *build_so_core(const char *abi)
+{
+	struct build_elf *b = build_elf_new(abi);
+	build_elf_thread(b, 100, 0x10000, 0x70000100);
+	build_elf_memory(b, 0x70000000, 0x1000, 3);
+	return b;
+}

@@ -36,6 +36,7 @@ struct build_so {
 enum { SO_FILE = 0x6000, SO_SPAN = 0x6000, SO_GNU_HASH = 0x1000, SO_HASH = 0x1400, SO_DYNSYM = 0x1800, SO_DYNSTR = 0x1c00,
 	SO_TEXT = 0x2000, SO_DATA = 0x4000, SO_DATA_FILE = 0x3000, SO_DYNAMIC = 0x4000, SO_RUNTIME = 0x4800 };
 
+struct build_elf *build_so_core(const char *abi); /* of one thread whose stack is there */
 uint8_t *build_so(const struct build_so *what);  /* SO_FILE bytes; free it */
 
 enum {

@@ -57,10 +57,7 @@ static void write_file(const char *name, const void *p, size_t len)
 		mkdir(path, 0700);
 		*slash = '/';
 	}
-	FILE *f = fopen(path, "w");
-	ck_assert_ptr_nonnull(f);
-	ck_assert_uint_eq(fwrite(p, 1, len, f), len);
-	ck_assert_int_eq(fclose(f), 0);
+	file_write(path, p, len);
 }
 
 /* A process with dir/app/libx.so in it: a stripped file. */

@@ -117,12 +117,8 @@ START_TEST(a_plain_array_agrees)
 	const addr_t base = 0x7fff12345000;
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		uint64_t r[6];
-		for (size_t i = 0; i < 6; i++) { /* xorshift */
-			seed ^= seed << 13;
-			seed ^= seed >> 7;
-			seed ^= seed << 17;
-			r[i] = seed >> 11;
-		}
+		for (size_t i = 0; i < 6; i++)
+			r[i] = draw(&seed) >> 11;
 		size_t start = r[0] % SPACE, size = 1 + r[1] % (r[2] % 3 ? 300 : 40000);
 		size = size < SPACE - start ? size : SPACE - start;
 		enum lay where = r[2] % 2 ? LAY_OVER : LAY_BENEATH;
@@ -134,12 +130,8 @@ START_TEST(a_plain_array_agrees)
 				has[start + i] = 1;
 			}
 		for (unsigned k = 0; k < 40; k++) {
-			for (size_t i = 4; i < 6; i++) {
-				seed ^= seed << 13;
-				seed ^= seed >> 7;
-				seed ^= seed << 17;
-				r[i] = seed >> 11;
-			}
+			for (size_t i = 4; i < 6; i++)
+				r[i] = draw(&seed) >> 11;
 			size_t at = r[4] % SPACE, len = 1 + r[5] % (k % 4 ? 64 : SPACE);
 			size_t there = 0;
 			while (there < len && at + there < SPACE && has[at + there])

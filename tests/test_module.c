@@ -43,23 +43,6 @@ static void remove_dir(void)
 	rmdir(dir);
 }
 
-static void write_file(const char *to, const uint8_t *p, size_t len)
-{
-	FILE *f = fopen(to, "w");
-	ck_assert_ptr_nonnull(f);
-	ck_assert_uint_eq(fwrite(p, 1, len, f), len);
-	ck_assert_int_eq(fclose(f), 0);
-}
-
-/* A core of one thread whose stack is there. */
-static struct build_elf *core_of(const char *abi)
-{
-	struct build_elf *b = build_elf_new(abi);
-	build_elf_thread(b, 100, 0x10000, 0x70000100);
-	build_elf_memory(b, 0x70000000, 0x1000, 3);
-	return b;
-}
-
 static struct build_so so_of(const struct build_elf *b, addr_t base)
 {
 	return (struct build_so){ .abi = *build_elf_abi(b), .base = base, .build_id = ID, .symbols = syms, .n_symbols = N_SYMS };
@@ -93,11 +76,11 @@ enum { N_ABIS = sizeof abis / sizeof *abis };
 /* Every machine, PIE and not: places, build-id, symbols, and what comes from the file. */
 START_TEST(usual_core)
 {
-	struct build_elf *b = core_of(abis[_i / 2]);
+	struct build_elf *b = build_so_core(abis[_i / 2]);
 	const addr_t base = _i % 2 ? 0x400000 : 0, bias = _i % 2 ? 0 : 0x50000000, at = base + bias;
 	struct build_so so = so_of(b, base);
 	uint8_t *file = build_so(&so);
-	write_file(path, file, SO_FILE);
+	file_write(path, file, SO_FILE);
 	build_so_map(b, &so, file, bias, path, SO_USUAL);
 	build_elf_auxv(b, AT_ENTRY, at + SO_TEXT);
 	struct image *img = build_elf_open(b);
@@ -172,7 +155,7 @@ static const struct {
 
 START_TEST(file_choice)
 {
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	const addr_t bias = 0x50000000;
 	struct build_so so = so_of(b, 0), other = so;
 	char in_core[160], lib[128];
@@ -189,20 +172,20 @@ START_TEST(file_choice)
 	case MISSING:
 		break;
 	case NOT_ELF:
-		write_file(path, (const uint8_t *)"no such thing", 13);
+		file_write(path, (const uint8_t *)"no such thing", 13);
 		break;
 	case FIFO:
 		ck_assert_int_eq(mkfifo(path, 0600), 0);
 		break;
 	case SAME_ELSEWHERE: {
 		uint8_t *wrong = build_so(&other);
-		write_file(other_path, wrong, SO_FILE);
+		file_write(other_path, wrong, SO_FILE);
 		free(wrong);
-		write_file(path, on_disk, SO_FILE);
+		file_write(path, on_disk, SO_FILE);
 		break;
 	}
 	default:
-		write_file(path, on_disk, SO_FILE);
+		file_write(path, on_disk, SO_FILE);
 	}
 	build_so_map(b, &so, file, bias, in_core, files[_i].map);
 	build_elf_auxv(b, AT_ENTRY, bias + SO_TEXT);
@@ -249,7 +232,7 @@ END_TEST
 /* A file that the user names is refused where it cannot be the one: other loads, or another dynamic section in memory. */
 START_TEST(asked_file_must_fit)
 {
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = so_of(b, 0), other = so;
 	so.build_id = other.build_id = NULL;
 	uint8_t *file = build_so(&so);
@@ -260,7 +243,7 @@ START_TEST(asked_file_must_fit)
 		on_disk[64 + 2 * 56 + 17] = 0x40; /* p_vaddr of .text: 0x4000, overlaps */
 	if (_i == 2)
 		on_disk[64 + 3 * 56 + 17] = 0x50; /* p_vaddr of .data: 0x5000 */
-	write_file(path, on_disk, SO_FILE);
+	file_write(path, on_disk, SO_FILE);
 	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL & ~SO_HEADERS);
 	build_elf_auxv(b, AT_ENTRY, 0x50000000 + SO_TEXT);
 	struct image *img = build_elf_open(b);
@@ -287,10 +270,10 @@ END_TEST
 /* One file mapped twice is two modules; a locale archive, a catalogue and a file that was only read are none. */
 START_TEST(what_is_a_module)
 {
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = so_of(b, 0);
 	uint8_t *file = build_so(&so);
-	write_file(path, file, SO_FILE);
+	file_write(path, file, SO_FILE);
 	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL);
 	build_so_map(b, &so, file, 0x50006000, path, SO_USUAL);
 	build_so_map(b, &so, file, 0x60000000, "/nowhere/liby.so", SO_USUAL);
@@ -341,7 +324,7 @@ START_TEST(writable_loads)
 	if (writable[_i].stack)
 		build_elf_memory(b, 0x40000000, 0x1000, 3);
 	uint8_t *file = build_so(&so);
-	write_file(path, file, SO_FILE);
+	file_write(path, file, SO_FILE);
 	build_so_map(b, &so, file, 0x50000000, path, SO_HEADERS | SO_FILE_NOTE | (writable[_i].cut ? SO_WRITABLE : 0));
 	struct image *img = NULL;
 	struct err err;
@@ -364,11 +347,11 @@ END_TEST
 /* Lists that lie: a file mapped over another, the vdso's header in the middle of one, one file again and again. */
 START_TEST(overlaps)
 {
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = so_of(b, 0), other = so;
 	other.build_id = OTHER_ID;
 	uint8_t *file = build_so(&so), *second = build_so(&other);
-	write_file(path, file, SO_FILE);
+	file_write(path, file, SO_FILE);
 	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL | SO_READ_ONLY);
 	switch (_i) {
 	case 0:
@@ -414,17 +397,17 @@ END_TEST
 /* The file is exchanged, or shrinks, after its build-id was looked at: no page of the new one is shown, the old one is still open. */
 START_TEST(file_changes)
 {
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = so_of(b, 0);
 	uint8_t *file = build_so(&so);
-	write_file(path, file, SO_FILE);
+	file_write(path, file, SO_FILE);
 	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL);
 	struct image *img = build_elf_open(b);
 	struct modules *mods = open_modules(img, &(struct search){ 0 });
 	if (_i == 0) {
 		unlink(path);
 		memset(file + SO_TEXT, 0x90, 0x1000);
-		write_file(path, file, SO_FILE);
+		file_write(path, file, SO_FILE);
 	} else {
 		ck_assert_int_eq(truncate(path, 0x1000), 0);
 	}
@@ -440,10 +423,10 @@ END_TEST
 /* A file that is shorter than its headers say is used as far as it goes. */
 START_TEST(short_file)
 {
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = so_of(b, 0);
 	uint8_t *file = build_so(&so);
-	write_file(path, file, SO_TEXT + 0x800);
+	file_write(path, file, SO_TEXT + 0x800);
 	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL);
 	struct image *img = build_elf_open(b);
 	struct modules *mods = open_modules(img, &(struct search){ 0 });
@@ -459,7 +442,7 @@ END_TEST
 /* Without a file note: the program from the auxiliary vector, the rest from r_debug; the vdso is a module, too. */
 START_TEST(link_map)
 {
-	struct build_elf *b = core_of(abis[_i / 2]);
+	struct build_elf *b = build_so_core(abis[_i / 2]);
 	const unsigned w = build_elf_abi(b)->width;
 	const addr_t bias = _i % 2 ? 0 : 0x50000000, base = _i % 2 ? 0x400000 : 0, exe_at = bias + base;
 	struct build_so exe = so_of(b, base), lib = so_of(b, 0), vdso = so_of(b, 0);
@@ -523,7 +506,7 @@ END_TEST
 /* Nothing at all, and no files. */
 START_TEST(empty)
 {
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct image *img = build_elf_open(b);
 	struct modules *mods = open_modules(img, NULL);
 	const struct module *m;
@@ -551,18 +534,16 @@ START_TEST(damaged_headers)
 	struct build_so so = so_of(probe, 0);
 	uint8_t *good = build_so(&so);
 	for (int round = 0; round < 120; round++) {
-		struct build_elf *b = core_of(abis[_i]);
+		struct build_elf *b = build_so_core(abis[_i]);
 		uint8_t *file = xmalloc(SO_FILE);
 		memcpy(file, good, SO_FILE);
 		for (int k = 0; k < 1 + round % 4; k++) {
-			seed ^= seed << 13;
-			seed ^= seed >> 7;
-			seed ^= seed << 17;
+			draw(&seed);
 			static const uint8_t odd[] = { 0, 1, 0x7f, 0x80, 0xff };
 			size_t where = (seed >> 8) % 3 ? (seed >> 16) % 0x330 : SO_DATA_FILE + (seed >> 16) % 0x90;
 			file[where] = seed % 3 ? odd[(seed >> 40) % 5] : (uint8_t)(seed >> 48);
 		}
-		write_file(path, file, SO_FILE);
+		file_write(path, file, SO_FILE);
 		build_so_map(b, &so, file, 0x50000000, path, SO_USUAL);
 		build_elf_auxv(b, AT_ENTRY, 0x50000000 + SO_TEXT);
 		struct image *img = build_elf_open(b);

@@ -539,14 +539,6 @@ static unsigned long walk_everything(struct py *py, struct arena *a)
 	return n;
 }
 
-static uint64_t draw(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
 /* Words of the runtime replaced: by zero, by all ones, by addresses of other things, with a bit turned over. */
 static void damage(const struct layout *l)
 {

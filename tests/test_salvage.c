@@ -406,14 +406,6 @@ START_TEST(types_are_left)
 }
 END_TEST
 
-static uint64_t draw(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
 /* Words replaced and pages lost at random: ends, and every thread that is shown was one. */
 static void damage(const struct layout *l)
 {

@@ -8,14 +8,6 @@
 
 enum { SIZE = 64 << 10 };
 
-static uint64_t draw(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
 static int read_memory(void *ctx, uint64_t offset, void *buf, size_t len)
 {
 	memcpy(buf, (const uint8_t *)ctx + offset, len);

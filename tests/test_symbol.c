@@ -46,22 +46,6 @@ static void remove_files(void)
 	unlink(second);
 }
 
-static void write_file(const char *to, const uint8_t *p)
-{
-	FILE *f = fopen(to, "w");
-	ck_assert_ptr_nonnull(f);
-	ck_assert_uint_eq(fwrite(p, 1, SO_FILE, f), SO_FILE);
-	ck_assert_int_eq(fclose(f), 0);
-}
-
-static struct build_elf *core_of(const char *abi)
-{
-	struct build_elf *b = build_elf_new(abi);
-	build_elf_thread(b, 100, 0x10000, 0x70000100);
-	build_elf_memory(b, 0x70000000, 0x1000, 3);
-	return b;
-}
-
 static struct modules *open_modules(struct image *img, bool files)
 {
 	struct modules *mods;
@@ -104,7 +88,7 @@ enum { N_ABIS = sizeof abis / sizeof *abis };
 START_TEST(in_the_image)
 {
 	const int hash = _i % 3, relocated = _i / 3 % 2, pie = _i / 6 % 2;
-	struct build_elf *b = core_of(abis[_i / 12]);
+	struct build_elf *b = build_so_core(abis[_i / 12]);
 	const addr_t base = pie ? 0 : 0x400000, bias = pie ? 0x50000000 : 0, at = base + bias;
 	struct build_so so = { .abi = *build_elf_abi(b), .base = base, .symbols = symbols, .n_symbols = N_SYMS,
 		.no_gnu_hash = hash == 1, .no_sysv_hash = hash == 2, .stripped = true };
@@ -151,7 +135,7 @@ static void count_dynamic(void *arg, addr_t addr, size_t len)
 /* What was learnt while a watch was paused is read again once it counts: a recording has what it stands on. */
 START_TEST(learnt_in_a_pause)
 {
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = { .abi = *build_elf_abi(b), .symbols = symbols, .n_symbols = N_SYMS, .stripped = true };
 	uint8_t *file = build_so(&so);
 	build_so_map(b, &so, file, 0x50000000, "/nowhere/libx.so", SO_USUAL | SO_READ_ONLY);
@@ -178,10 +162,10 @@ END_TEST
 /* A default core and its file: dynamic symbols through the pages laid beneath, local ones and sections from the file. */
 START_TEST(in_the_file)
 {
-	struct build_elf *b = core_of(abis[_i]);
+	struct build_elf *b = build_so_core(abis[_i]);
 	struct build_so so = { .abi = *build_elf_abi(b), .build_id = "12345678", .symbols = symbols, .n_symbols = N_SYMS };
 	uint8_t *file = build_so(&so);
-	write_file(path, file);
+	file_write(path, file, SO_FILE);
 	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL);
 	struct image *img = build_elf_open(b);
 	struct modules *mods = open_modules(img, true);
@@ -214,10 +198,10 @@ START_TEST(renamed)
 		{ "alias.lto_priv.0", SO_RUNTIME + 0x30, 8, false, false }, { "alias.localalias", SO_RUNTIME + 0x30, 8, false, false },
 		{ "piece.cold", SO_TEXT + 0x10, 8, true, false }, { "variant.constprop.0", SO_TEXT + 0x20, 8, true, false },
 	};
-	struct build_elf *b = core_of(abis[_i]);
+	struct build_elf *b = build_so_core(abis[_i]);
 	struct build_so so = { .abi = *build_elf_abi(b), .build_id = "12345678", .symbols = locals, .n_symbols = sizeof locals / sizeof *locals };
 	uint8_t *file = build_so(&so);
-	write_file(path, file);
+	file_write(path, file, SO_FILE);
 	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL);
 	struct image *img = build_elf_open(b);
 	struct modules *mods = open_modules(img, true);
@@ -242,7 +226,7 @@ START_TEST(strings_in_pieces)
 		{ "straddling", "straddling", 5 }, { "static_one.lto_priv.0", "static_one", 14 }, { "ends_there", "ends_there", 11 }, { "begins_there", "begins_there", 0 },
 	};
 	static const struct so_symbol locals[] = { { "one", SO_RUNTIME + 0x40, 8, false, false } };
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = { .abi = *build_elf_abi(b), .build_id = "12345678", .symbols = locals, .n_symbols = 1 };
 	uint8_t *file = build_so(&so), *whole = xcalloc(1, SO_FILE + STRINGS);
 	memcpy(whole, file, SO_FILE);
@@ -295,7 +279,7 @@ static const struct {
 /* No file is here; all that is exported is in the image, and what is not travelled beside it. */
 START_TEST(travelled)
 {
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = { .abi = *build_elf_abi(b), .build_id = inside[_i].no_id ? NULL : "12345678", .symbols = symbols, .n_symbols = N_SYMS }, bare = so;
 	bare.stripped = true;
 	uint8_t *file = build_so(&bare), *whole = build_so(&so);
@@ -343,7 +327,7 @@ static const struct { const char *what; enum packed how; bool good; } minis[] = 
 START_TEST(mini_debug_info)
 {
 	static const struct so_symbol mini_symbols[] = { { "hidden", SO_TEXT + 0x600, 0x20, true, false }, { "sizeless", SO_TEXT + 0x700, 0, true, false } };
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = { .abi = *build_elf_abi(b), .build_id = "12345678", .symbols = symbols, .n_symbols = N_SYMS, .stripped = true };
 	struct build_so kept = { .abi = so.abi, .symbols = mini_symbols, .n_symbols = 2 };
 	if (minis[_i].how == OTHER_MACHINE)
@@ -361,7 +345,7 @@ START_TEST(mini_debug_info)
 	if (minis[_i].how == NOT_XZ)
 		packed[0] = 'x';
 	uint8_t *file = build_so(&so);
-	write_file(path, file);
+	file_write(path, file, SO_FILE);
 	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL);
 	struct image *img = build_elf_open(b);
 	struct modules *mods = open_modules(img, true);
@@ -423,10 +407,10 @@ END_TEST
 /* The core was cut off before .dynamic: the tables are the file's, local symbols or not. */
 START_TEST(dynamic_lost)
 {
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = { .abi = *build_elf_abi(b), .build_id = "12345678", .symbols = symbols, .n_symbols = N_SYMS, .stripped = _i == 1 };
 	uint8_t *file = build_so(&so);
-	write_file(path, file);
+	file_write(path, file, SO_FILE);
 	build_so_map(b, &so, file, 0x50000000, path, SO_USUAL);
 	struct blob core = build_elf_finish(b);
 	struct image *img;
@@ -454,12 +438,12 @@ START_TEST(order)
 		{ "everywhere", SO_TEXT + 0x10, 8, true, true }, { "local_in_exe", SO_TEXT + 0x30, 8, true, false },
 		{ "exe_or_other", SO_TEXT + 0x50, 8, true, false },
 	};
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so exe = { .abi = *build_elf_abi(b), .build_id = "exe1", .symbols = in_exe, .n_symbols = 3 };
 	struct build_so lib = { .abi = *build_elf_abi(b), .build_id = "lib1", .symbols = all, .n_symbols = 3 };
 	struct build_so other = { .abi = *build_elf_abi(b), .build_id = "oth1", .symbols = all, .n_symbols = 5 };
 	uint8_t *exe_file = build_so(&exe), *lib_file = build_so(&lib), *other_file = build_so(&other);
-	write_file(path, exe_file);
+	file_write(path, exe_file, SO_FILE);
 	build_so_map(b, &other, other_file, 0x30000000, "/nowhere/libother.so", SO_USUAL | SO_READ_ONLY);
 	build_so_map(b, &lib, lib_file, 0x40000000, "/nowhere/libpython3.12.so.1.0", SO_USUAL | SO_READ_ONLY);
 	build_so_map(b, &exe, exe_file, 0x50000000, path, SO_USUAL);
@@ -510,7 +494,7 @@ static const struct {
 START_TEST(lying_tables)
 {
 	static const struct so_symbol one[] = { { "_PyRuntime", SO_RUNTIME, 0x100, false, true } };
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = { .abi = *build_elf_abi(b), .symbols = one, .n_symbols = 1, .no_gnu_hash = lies[_i].sysv,
 		.no_sysv_hash = !lies[_i].sysv, .stripped = true };
 	uint8_t *file = build_so(&so);
@@ -537,7 +521,7 @@ END_TEST
 START_TEST(endless_chains)
 {
 	static const struct so_symbol one[] = { { "_PyRuntime", SO_RUNTIME, 0x100, false, true } };
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = { .abi = *build_elf_abi(b), .symbols = one, .n_symbols = 1, .no_gnu_hash = _i == 0, .no_sysv_hash = _i == 1 };
 	uint8_t *file = build_so(&so);
 	if (_i == 0) {
@@ -574,10 +558,10 @@ START_TEST(sizeless)
 		{ "second", SO_TEXT + 0x300, 0x10, true, true },
 		{ SO_NAME_STUB, SO_RUNTIME + 0x10, 0, true, true },
 	};
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = { .abi = *build_elf_abi(b), .build_id = "12345678", .symbols = some, .n_symbols = sizeof some / sizeof *some };
 	uint8_t *file = build_so(&so);
-	write_file(path, file);
+	file_write(path, file, SO_FILE);
 	build_so_map(b, &so, file, 0x50000000, _i ? "/nowhere/libx.so" : path, SO_USUAL | SO_READ_ONLY);
 	struct image *img = build_elf_open(b);
 	struct modules *mods = open_modules(img, !_i);
@@ -603,7 +587,7 @@ END_TEST
 START_TEST(names_are_text)
 {
 	static const struct so_symbol one[] = { { "a\xff\x1b[1mb", SO_TEXT, 0x10, true, true } };
-	struct build_elf *b = core_of("x86_64");
+	struct build_elf *b = build_so_core("x86_64");
 	struct build_so so = { .abi = *build_elf_abi(b), .symbols = one, .n_symbols = 1 };
 	uint8_t *file = build_so(&so);
 	build_so_map(b, &so, file, 0x50000000, "/nowhere/libx.so", SO_USUAL | SO_READ_ONLY);
@@ -628,7 +612,7 @@ START_TEST(damaged_tables)
 	struct build_so so = { .abi = *build_elf_abi(probe), .build_id = "12345678", .symbols = symbols, .n_symbols = N_SYMS };
 	uint8_t *good = build_so(&so);
 	for (int round = 0; round < 120; round++) {
-		struct build_elf *b = core_of(abis[_i]);
+		struct build_elf *b = build_so_core(abis[_i]);
 		uint8_t *file = xmalloc(SO_FILE);
 		memcpy(file, good, SO_FILE);
 		for (int k = 0; k < 1 + round % 6; k++) {
@@ -637,13 +621,11 @@ START_TEST(damaged_tables)
 				{ SO_DATA_FILE, 0x90 }, { 0x4000, 0xf0 }, { 0x5000, 0x1c0 }, { 0x5800, 0x40 },
 			};
 			static const uint8_t odd[] = { 0, 1, 0x7f, 0x80, 0xff };
-			seed ^= seed << 13;
-			seed ^= seed >> 7;
-			seed ^= seed << 17;
+			draw(&seed);
 			size_t a = (seed >> 4) % 8, where = area[a].at + (seed >> 16) % area[a].size;
 			file[where] = seed % 3 ? odd[(seed >> 40) % 5] : (uint8_t)(seed >> 48);
 		}
-		write_file(path, file);
+		file_write(path, file, SO_FILE);
 		build_so_map(b, &so, file, 0x50000000, path, round % 2 ? SO_USUAL : SO_USUAL | SO_READ_ONLY);
 		struct image *img = build_elf_open(b);
 		struct modules *mods = open_modules(img, round % 4 > 0);
