@@ -610,15 +610,23 @@ END_TEST
 /* What a snapshot's title says of its threads: how many ran, or that all waited. */
 START_TEST(snapshot_titles)
 {
-	static const struct { int n, ran; const char *want; } cases[] = {
+	static const struct { int n, ran; const char *want; int holder; } cases[] = {
 		{ 1, 0, ": its thread waited" }, { 1, 1, ": its thread ran" }, { 2, 0, ": both threads waited" }, { 2, 1, ": 1 of 2 threads ran" },
 		{ 3, 0, ": all 3 threads waited" }, { 3, 3, ": 3 of 3 threads ran" },
+		{ 1, 1, ": its thread ran; it held the GIL", 1 }, { 2, 1, ": 1 of 2 threads ran; the main thread held the GIL", 1 },
+		{ 2, 1, ": 1 of 2 threads ran; \"kernel's\" held the GIL", 2 },
 	};
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		struct build *b = build_new(&tables[_i]);
-		for (int k = 0; k < cases[i].n; k++)
-			build_thread(b, b->interp, BUILD_IDENT(b) + 0x1000 * (uint64_t)k, PID + k);
+		addr_t code = build_code(b, &(struct build_code){ .name = "run", .file = "a.py", .firstlineno = 10, .units = 8 });
 		for (int k = 0; k < cases[i].n; k++) {
+			addr_t state = build_thread(b, b->interp, BUILD_IDENT(b) + 0x1000 * (uint64_t)k, PID + k);
+			build_frame(b, state, &(struct build_frame){ .code = code, .lasti = 2 });
+			if (k + 1 == cases[i].holder)
+				build_gil(b, b->interp, state);
+		}
+		for (int k = 0; k < cases[i].n; k++) {
+			b->lwps.p[k].name = STR("kernel's");
 			b->lwps.p[k].regs.syscall.known = true;
 			b->lwps.p[k].regs.syscall.nr = k < cases[i].ran ? -1 : 202;
 			b->lwps.p[k].state = 'S';

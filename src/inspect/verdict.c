@@ -111,7 +111,9 @@ static struct str snapshot_title(struct report *r, const struct image_facts *f)
 		sb_printf(&b, n == 1 ? "its thread ran" : "%zu of %zu threads ran", running, n);
 	else
 		sb_printf(&b, n == 1 ? "its thread waited" : n == 2 ? "both threads waited" : "all %zu threads waited", n);
-	if (holder && holder->main && holder->name_from_kernel)
+	if (holder && n == 1 && !holder->stale)
+		sb_printf(&b, "; it held the GIL");
+	else if (holder && holder->main && holder->name_from_kernel)
 		sb_printf(&b, "; the main thread held the GIL");
 	else if (holder && holder->name.s)
 		sb_printf(&b, "; \"" STR_FMT "\" held the GIL", STR_ARG(holder->name));
