@@ -301,16 +301,26 @@ START_TEST(culprit)
 	}
 	struct report_thread t = { .tid = PID };
 	report_fold(r, list, n, &t.runs, &t.n_runs);
-	struct str got = crash_culprit(&t, 0, false);
+	bool likely = true;
+	struct str got = crash_culprit(&t, 0, false, NULL, &likely);
+	ck_assert(!likely);
 	ck_assert(culprits[_i].culprit ? str_is(got, culprits[_i].culprit) : !got.s);
 	/* Where the innermost is data of its file, that is not to blame. */
 	if (depth > 1 && n && !frames[n - 1].python && !frames[n - 2].python) {
 		t.runs = NULL, t.n_runs = 0;
 		report_fold(r, list, n - 1, &t.runs, &t.n_runs);
-		const struct str without = crash_culprit(&t, 0, false);
+		const struct str without = crash_culprit(&t, 0, false, NULL, &likely);
 		report_fold(r, list, n, &t.runs, &t.n_runs);
-		got = crash_culprit(&t, frames[n - 1].pc, true);
+		got = crash_culprit(&t, frames[n - 1].pc, true, NULL, &likely);
 		ck_assert(without.s ? str_eq(got, without) : !got.s);
+	}
+	/* The second was found by a search: likely, if that is on the way there, unless it is sure otherwise. */
+	for (size_t i = 0; depth > 1 && i < 3; i++) {
+		frames[n - 2].found_by = i == 2 ? "cfi" : "scan";
+		t.runs = NULL, t.n_runs = 0;
+		report_fold(r, list, n, &t.runs, &t.n_runs);
+		got = crash_culprit(&t, 0, false, i == 1 ? &frames[n - 2] : NULL, &likely);
+		ck_assert_int_eq(likely, i == 0 && _i == 0);
 	}
 	report_free(r);
 }

@@ -96,12 +96,16 @@ bool module_is_other(struct str base)
 	return true;
 }
 
-struct str crash_culprit(const struct report_thread *t, addr_t pc, bool no_code)
+struct str crash_culprit(const struct report_thread *t, addr_t pc, bool no_code, const struct report_frame *sure, bool *likely)
 {
 	const struct report_frame *f;
-	for (struct inward w = inward_from(t, pc); (f = inward_next(&w)) && !f->python; no_code = false)
+	*likely = false;
+	for (struct inward w = inward_from(t, pc); (f = inward_next(&w)) && !f->python; no_code = false) {
+		*likely |= f != sure && f->found_by && !strcmp(f->found_by, "scan");
 		if (!f->signal && !(no_code && f->pc == pc) && f->module.len && module_is_other(str_base(f->module)))
 			return f->module;
+	}
+	*likely = false;
 	return (struct str){ 0 };
 }
 

@@ -45,8 +45,9 @@ enum crash_kind { CRASH_UNTOLD, CRASH_FAULT, CRASH_NULL, CRASH_WILD, CRASH_SENT 
 void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc, enum crash_kind kind);
 
 /* The first module above the C library, libffi and the interpreter, from the crash at pc out to the first Python frame; s NULL if none.
- * no_code: what is at pc is a file's data, which is not to blame for being called. */
-struct str crash_culprit(const struct report_thread *t, addr_t pc, bool no_code);
+ * no_code: what is at pc is a file's data, which is not to blame for being called.  *likely: a frame on the way to it was found by a
+ * search of the stack, and is not `sure`. */
+struct str crash_culprit(const struct report_thread *t, addr_t pc, bool no_code, const struct report_frame *sure, bool *likely);
 
 /* Is a module of this base name none of those that only carry out what others asked for (the C library, the interpreter, ...)? */
 bool module_is_other(struct str base);

@@ -257,7 +257,8 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	if (kind == CRASH_NULL || kind == CRASH_WILD) /* code may be in a file that is not known */
 		came_from(t, r, th, fault.regs);
 	const struct report_frame *callee = r->verdict.callee;
-	r->verdict.culprit = callee && callee->module.len && module_is_other(str_base(callee->module)) ? callee->module : crash_culprit(th, pc, fault.fetched);
+	r->verdict.culprit = callee && callee->module.len && module_is_other(str_base(callee->module)) ? callee->module
+		: crash_culprit(th, pc, fault.fetched, r->verdict.caller, &r->verdict.culprit_likely);
 	if (t->py) /* without Python's frames one crash in libc is like another */
 		crash_ids(t->img, r, th, pc, kind);
 	handler_of_others(t, r, th);

@@ -168,6 +168,7 @@ struct report {
 		const struct report_frame *location; /* the innermost Python frame, else the innermost; NULL if none */
 		const struct report_frame *library_caller; /* where location is in Python's own library: the innermost Python frame outside of it; NULL if none */
 		struct str culprit;                  /* the module a crash comes from; s NULL: not known, or the interpreter itself */
+		bool culprit_likely;                 /* what leads to it was found by a search of the stack */
 		struct str group_id, detail_id;      /* of a crash: formats/crash_id.md; s NULL: not known */
 		bool ids_likely;                     /* what they are made of may be another crash's */
 		const char *access;                  /* "read" "write" "read-write" "exec"; NULL: not known */

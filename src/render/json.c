@@ -412,6 +412,8 @@ static json_t *verdict(const struct report *r)
 		put(o, "explain", explain);
 	}
 	put_text(o, "culprit_module", r->verdict.culprit);
+	if (r->verdict.culprit.s && r->verdict.culprit_likely)
+		put_bool(o, "culprit_likely", true);
 	put_text(o, "group_id", r->verdict.group_id);
 	put_text(o, "detail_id", r->verdict.detail_id);
 	if (r->verdict.group_id.s && r->verdict.ids_likely)

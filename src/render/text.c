@@ -205,7 +205,7 @@ static void verdict(struct text *t)
 	if (r->verdict.culprit.len) {
 		key(t, "module");
 		sb_safe(&t->b, r->verdict.culprit);
-		sb_printf(&t->b, "   (the first above libc and the interpreter)\n");
+		sb_printf(&t->b, "   (%sthe first above libc and the interpreter)\n", r->verdict.culprit_likely ? "likely " : "");
 	}
 	exceptions(t);
 	notes(t, false);
