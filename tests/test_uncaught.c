@@ -57,6 +57,50 @@ static void hook(const struct layout *l)
 	build_free(b);
 }
 
+/* The arguments of the hooks for what cannot be raised and for threads; what does not look so. */
+static void arguments(const struct layout *l)
+{
+	if (!layout_has(l, F_PyException_traceback))
+		return;
+	struct build *b = build_new(l);
+	const unsigned width = l->abi.width;
+	const addr_t type = build_type(b, "Rejected", O_EXCEPTION, true), e = build_exception(b, type, build_tuple(b, NULL, 0)), other = build_int(b, 7);
+	const addr_t traceback = build_object(b, build_type(b, "traceback", O_OTHER, false), 64), thread = build_thread(b, b->interp, BUILD_IDENT(b), 42);
+	const addr_t stack = build_alloc(b, STACK * width), at = stack + 40 * width, kind = build_type(b, "UnraisableHookArgs", O_TUPLE, false);
+	const addr_t items[] = { type, e, traceback, other, other }, args = build_tuple(b, items, 5), first = build_field_at(b, args, F_PyTuple_ob_item);
+	struct py_exception got = { 0 };
+	bool sure = true;
+	WRITE(b, e, PyException, traceback, traceback);
+	WRITE_IF(b, args, PyObject, ob_refcnt, 1);
+	build_ptr(b, at, args);
+	MUST(find(b, thread, stack, &got, &sure) == 0, "%s: a plain tuple", l->name);
+	WRITE(b, args, PyObject, ob_type, kind);
+	MUST(find(b, thread, stack, &got, &sure) == 1 && got.value == e && got.type == type && got.traceback == traceback && !sure, "%s: not found", l->name);
+	MUST(find(b, thread, at + width, &got, &sure) == 0, "%s: below the stack", l->name);
+	WRITE(b, args, PyTuple, ob_size, 4);
+	MUST(find(b, thread, stack, &got, &sure) == 1, "%s: a thread's", l->name);
+	WRITE(b, args, PyTuple, ob_size, 3);
+	MUST(find(b, thread, stack, &got, &sure) == 0, "%s: three", l->name);
+	WRITE(b, args, PyTuple, ob_size, 5);
+	build_ptr(b, first + 2 * width, other);
+	MUST(find(b, thread, stack, &got, &sure) == 0, "%s: another traceback", l->name);
+	build_ptr(b, first + 2 * width, traceback);
+	build_ptr(b, first, other);
+	MUST(find(b, thread, stack, &got, &sure) == 0, "%s: another type", l->name);
+	build_ptr(b, first, type);
+	if (layout_has(l, F_PyObject_ob_refcnt)) {
+		WRITE(b, args, PyObject, ob_refcnt, 0);
+		MUST(find(b, thread, stack, &got, &sure) == 0, "%s: freed", l->name);
+	}
+	build_free(b);
+}
+
+START_TEST(arguments_of_hook)
+{
+	each_layout(arguments);
+}
+END_TEST
+
 START_TEST(handed_to_hook)
 {
 	each_layout(hook);
@@ -86,6 +130,7 @@ int main(void)
 	TCase *c = tcase_create("uncaught");
 	tcase_set_timeout(c, 60);
 	tcase_add_test(c, handed_to_hook);
+	tcase_add_test(c, arguments_of_hook);
 	tcase_add_loop_test(c, printing, 0, COUNT(frames));
 	suite_add_tcase(s, c);
 	return suite_run(s);

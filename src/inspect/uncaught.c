@@ -33,15 +33,20 @@ bool uncaught_printed(const struct report_thread *th, addr_t pc)
 
 struct found { size_t n; addr_t value[FOUND_MAX]; };
 
+/* One that was freed may look like it still, and so may an entry of a dictionary of types: it has a hash there, or a pointer. */
+static bool is_counted(const struct py *py, addr_t word)
+{
+	uint64_t refs;
+	return READ(py, word, PyObject, ob_refcnt, &refs) < 0 || ((uint32_t)refs && (uint32_t)refs <= REFERENCES_MAX);
+}
+
 static void consider(const struct py *py, addr_t word, struct found *ret)
 {
 	struct object o;
-	uint64_t refs;
 	for (size_t i = 0; i < ret->n; i++)
 		if (ret->value[i] == word)
 			return;
-	/* One that was freed may look like it still, and so may an entry of a dictionary of types: it has a hash there, or a pointer. */
-	if (READ(py, word, PyObject, ob_refcnt, &refs) == 0 && (!(uint32_t)refs || (uint32_t)refs > REFERENCES_MAX))
+	if (!is_counted(py, word))
 		return;
 	if (ret->n < FOUND_MAX && object_at(py, word, &o) == 0 && o.kind == O_EXCEPTION)
 		ret->value[ret->n++] = word;
@@ -111,6 +116,40 @@ static bool handed_to_hook(struct target *t, const struct regs *regs, addr_t las
 	return false;
 }
 
+/*
+ * What sys.unraisablehook and threading.excepthook are called with from 3.8 on (Python/errors.c: UnraisableHookArgs, Modules/_threadmodule.c:
+ * _ExceptHookArgs): a tuple of a type of its own, of type, value, traceback and one or two more, which nothing but that call has.
+ */
+static bool hook_arguments(const struct py *py, addr_t at, struct py_exception *ret)
+{
+	enum { THREADS = 4, UNRAISABLE = 5, TAKEN = 3 };
+	struct object o, value;
+	struct py_exception e;
+	addr_t items, item[TAKEN];
+	uint64_t n;
+	if (at % py->layout.abi.width || READ(py, at, PyTuple, ob_size, &n) < 0 || (n != THREADS && n != UNRAISABLE) || !is_counted(py, at) || object_at(py, at, &o) < 0 ||
+	    o.kind != O_TUPLE || !py->types.tuple || o.type == py->types.tuple || READ(py, at, PyTuple, ob_item, &items) < 0)
+		return false;
+	for (unsigned i = 0; i < TAKEN; i++)
+		if (image_read_ptr(py->img, items + i * py->layout.abi.width, &item[i]) < 0)
+			return false;
+	if (object_at(py, item[1], &value) < 0 || value.kind != O_EXCEPTION || value.type != item[0] || py_exception_of(py, item[1], &e) < 0 || (e.traceback && e.traceback != item[2]))
+		return false;
+	*ret = e;
+	return true;
+}
+
+/* The innermost ones on the stack, where no function there has a name. */
+static bool called_with(struct target *t, const struct regs *regs, struct py_exception *ret)
+{
+	const unsigned width = image_abi(t->img)->width;
+	addr_t word, at = regs->sp & ~(addr_t)(width - 1);
+	for (size_t n = 0; n < STACK_MAX && image_read_ptr(t->img, at, &word) == 0; n++, at += width)
+		if (hook_arguments(t->py, word, ret))
+			return true;
+	return false;
+}
+
 int uncaught_find(struct target *t, const struct report_thread *th, const struct regs *regs, struct py_exception *ret, bool *sure)
 {
 	const struct py *py = t->py;
@@ -129,6 +168,9 @@ int uncaught_find(struct target *t, const struct report_thread *th, const struct
 			*sure = true;
 			return 1;
 		}
+	*sure = false;
+	if (!found.n && called_with(t, regs, ret))
+		return 1;
 	/* Else the only one that was raised; where none was, the only one. */
 	struct py_exception e, one = { 0 };
 	size_t raised = 0, n = 0;
@@ -142,6 +184,5 @@ int uncaught_find(struct target *t, const struct report_thread *th, const struct
 	if (raised != 1 && (raised || n != 1 || found.n != 1))
 		return 0;
 	*ret = one;
-	*sure = false;
 	return 1;
 }
