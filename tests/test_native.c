@@ -101,6 +101,24 @@ static void pcs(const struct native_records *r, size_t i, struct sb *b)
 	sb_printf(b, ";%d", r->stacks[i].end);
 }
 
+/* The first thread's stack. */
+static void want_stack(struct image *img, const char *what, const char *want)
+{
+	struct modules *mods = no_modules(img);
+	struct native *n;
+	const struct native_records *r;
+	struct err err = { 0 };
+	ck_assert_int_eq(native_start(img, mods, &native_default, &n, &err), 0);
+	ck_assert_msg(native_finish(n, &r, &err) == 0, "%s", err.msg);
+	struct sb b = { 0 };
+	pcs(r, 0, &b);
+	sb_char(&b, '\0');
+	ck_assert_msg(strcmp(b.s, want) == 0, "%s: %s, not %s", what, b.s, want);
+	sb_free(&b);
+	native_close(n);
+	modules_close(mods);
+}
+
 /* Stacks as words from STACK + 0x100 on; registers pc, sp, bp (offsets into the stack). */
 static const struct {
 	const char *what;
@@ -129,19 +147,7 @@ START_TEST(built)
 		put(STACK + 0x100 + 8 * k, stacks[_i].word[k]);
 	struct image *img = image(1);
 	registers(img, 0, stacks[_i].pc, STACK + stacks[_i].sp, STACK + stacks[_i].bp);
-	struct modules *mods = no_modules(img);
-	struct native *n;
-	const struct native_records *r;
-	struct err err = { 0 };
-	ck_assert_int_eq(native_start(img, mods, &native_default, &n, &err), 0);
-	ck_assert_msg(native_finish(n, &r, &err) == 0, "%s", err.msg);
-	struct sb b = { 0 };
-	pcs(r, 0, &b);
-	sb_char(&b, '\0');
-	ck_assert_msg(strcmp(b.s, stacks[_i].out) == 0, "%s: %s, not %s", stacks[_i].what, b.s, stacks[_i].out);
-	sb_free(&b);
-	native_close(n);
-	modules_close(mods);
+	want_stack(img, stacks[_i].what, stacks[_i].out);
 	image_close(img);
 }
 END_TEST
@@ -166,19 +172,7 @@ START_TEST(unborn)
 	r->known |= 1;
 	r->syscall.known = true;
 	r->syscall.nr = cases[_i].nr;
-	struct modules *mods = no_modules(img);
-	struct native *n;
-	const struct native_records *rec;
-	struct err err = { 0 };
-	ck_assert_int_eq(native_start(img, mods, &native_default, &n, &err), 0);
-	ck_assert_msg(native_finish(n, &rec, &err) == 0, "%s", err.msg);
-	struct sb b = { 0 };
-	pcs(rec, 0, &b);
-	sb_char(&b, '\0');
-	ck_assert_str_eq(b.s, cases[_i].out);
-	sb_free(&b);
-	native_close(n);
-	modules_close(mods);
+	want_stack(img, "a new thread", cases[_i].out);
 	image_close(img);
 }
 END_TEST
@@ -271,19 +265,7 @@ START_TEST(machines)
 			r->value[set[i].reg] = set[i].v;
 			r->known |= (uint64_t)1 << set[i].reg;
 		}
-	struct modules *mods = no_modules(img);
-	struct native *n;
-	const struct native_records *rec;
-	struct err err = { 0 };
-	ck_assert_int_eq(native_start(img, mods, &native_default, &n, &err), 0);
-	ck_assert_msg(native_finish(n, &rec, &err) == 0, "%s", err.msg);
-	struct sb b = { 0 };
-	pcs(rec, 0, &b);
-	sb_char(&b, '\0');
-	ck_assert_msg(strcmp(b.s, others[_i].out) == 0, "%s: %s, not %s", others[_i].what, b.s, others[_i].out);
-	sb_free(&b);
-	native_close(n);
-	modules_close(mods);
+	want_stack(img, others[_i].what, others[_i].out);
 	image_close(img);
 }
 END_TEST
@@ -341,19 +323,7 @@ START_TEST(damaged)
 	*m = (struct mapping){ .start = CODE, .end = CODE + 0x1000, .prot = 5, .path = { (const uint8_t *)"/c.so", 5 } };
 	image_settle(img);
 	registers(img, 0, damages[_i].pc, damages[_i].sp + (damages[_i].sp < SIZE ? STACK : 0), damages[_i].fp);
-	struct modules *mods = no_modules(img);
-	struct native *n;
-	const struct native_records *r;
-	struct err err = { 0 };
-	ck_assert_int_eq(native_start(img, mods, &native_default, &n, &err), 0);
-	ck_assert_msg(native_finish(n, &r, &err) == 0, "%s", err.msg);
-	struct sb b = { 0 };
-	pcs(r, 0, &b);
-	sb_char(&b, '\0');
-	ck_assert_msg(strcmp(b.s, damages[_i].out) == 0, "%s: %s, not %s", damages[_i].what, b.s, damages[_i].out);
-	sb_free(&b);
-	native_close(n);
-	modules_close(mods);
+	want_stack(img, damages[_i].what, damages[_i].out);
 	image_close(img);
 }
 END_TEST
