@@ -9,6 +9,8 @@
 
 #include "module/demangle.h"
 
+enum { LINES = 4 /* of the innermost frames */ };
+
 static struct str text_of(const char *s)
 {
 	return (struct str){ s, s ? strlen(s) : 0 };
@@ -122,4 +124,41 @@ void native_line_put(struct sb *b, Dwfl *dwfl, addr_t pc, addr_t at)
 	place_of_line(mod ? dwfl_module_getsrc(mod, at) : NULL, &place);
 	if (place.file.s)
 		native_put_place(b, pc, &place, 1);
+}
+
+/*
+ * To read lines costs as much as to unwind, so they are those of the innermost frame, and of a few in what is no part of a language's
+ * run time: there somebody looks for the fault.  Nor is a whole file's debug information decompressed for them.
+ */
+static bool wants_line(const struct module *m, bool first, bool *other)
+{
+	enum { LIBC = 8 };
+	static const char *const runtimes[] = { "libc.so", "libc-2", "libpthread", "libm.so", "libm-2", "ld-linux", "ld-musl", "ld-2", "libgcc_s", "libstdc++", "libc++", "libffi",
+		"libpython", "python", "_ctypes." };
+	const uint8_t *slash = m->path.len ? memrchr(m->path.p, '/', m->path.len) : NULL;
+	const struct str base = { slash ? (const char *)slash + 1 : (const char *)m->path.p, slash ? (size_t)(m->path.p + m->path.len - slash - 1) : m->path.len };
+	size_t i = 0;
+	while (i < sizeof runtimes / sizeof *runtimes && !str_starts(base, runtimes[i]))
+		i++;
+	/* ctypes is one too, but for what was called in it. */
+	const bool runtime = i < sizeof runtimes / sizeof *runtimes && !(runtimes[i][0] == '_' && !*other);
+	*other |= i >= LIBC;
+	return (!runtime || first) && m->lines && !m->lines_packed && !m->vdso;
+}
+
+void native_innermost_put(struct sb *b, Dwfl *dwfl, struct modules *mods, const struct native_met *met, size_t n)
+{
+	unsigned put = 0;
+	bool other = false;
+	for (size_t i = 0; i < n && put < LINES; i++) {
+		const addr_t pc = met[i].pc, at = pc - met[i].call;
+		const struct module *m = modules_at(mods, at);
+		size_t same = 0;
+		while (same < i && met[same].pc != pc)
+			same++;
+		if (same < i || !m || !wants_line(m, !i, &other))
+			continue;
+		native_line_put(b, dwfl, pc, at);
+		put++;
+	}
 }

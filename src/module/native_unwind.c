@@ -38,7 +38,7 @@ enum {
 	POINTER_SPAN = 1 << 20,
 	PCS_MAX = 1 << 20,    /* remembered; more are looked up again */
 	PLACES_MAX = 1 << 14, /* with source lines */
-	INNERMOST = 32, LINES = 4, /* of the first thread: those that may have lines where not all have them, and so many do */
+	INNERMOST = 32, /* of the first thread: those that may have lines where not all have them */
 	COPY_MAX = 128 << 20, /* of unwind tables out of the image */
 };
 /* What the parser takes: the table of pcs is half full at most. */
@@ -84,7 +84,7 @@ struct unwind {
 	addr_t pointer[POINTERS];  /* words of the stack, newest last, that may be the frame pointer of an older frame */
 	size_t n_pointers;
 	/* Of the first thread. */
-	struct { addr_t pc; bool call; } innermost[INNERMOST];
+	struct native_met innermost[INNERMOST];
 	size_t n_innermost;
 	/* All of them. */
 	struct known_pc *pcs;
@@ -739,43 +739,6 @@ static void put_places(struct unwind *u)
 	}
 }
 
-/*
- * To read lines costs as much as to unwind, so they are those of the innermost frame, and of a few in what is no part of a language's
- * run time: there somebody looks for the fault.  Nor is a whole file's debug information decompressed for them.
- */
-static bool wants_line(const struct module *m, bool first, bool *other)
-{
-	enum { LIBC = 8 };
-	static const char *const runtimes[] = { "libc.so", "libc-2", "libpthread", "libm.so", "libm-2", "ld-linux", "ld-musl", "ld-2", "libgcc_s", "libstdc++", "libc++", "libffi",
-		"libpython", "python", "_ctypes." };
-	const uint8_t *slash = m->path.len ? memrchr(m->path.p, '/', m->path.len) : NULL;
-	const struct str base = { slash ? (const char *)slash + 1 : (const char *)m->path.p, slash ? (size_t)(m->path.p + m->path.len - slash - 1) : m->path.len };
-	size_t i = 0;
-	while (i < sizeof runtimes / sizeof *runtimes && !str_starts(base, runtimes[i]))
-		i++;
-	/* ctypes is one too, but for what was called in it. */
-	const bool runtime = i < sizeof runtimes / sizeof *runtimes && !(runtimes[i][0] == '_' && !*other);
-	*other |= i >= LIBC;
-	return (!runtime || first) && m->lines && !m->lines_packed && !m->vdso;
-}
-
-static void put_innermost(struct unwind *u)
-{
-	unsigned n = 0;
-	bool other = false;
-	for (size_t i = 0; i < u->n_innermost && n < LINES; i++) {
-		const addr_t pc = u->innermost[i].pc, at = pc - u->innermost[i].call;
-		const struct module *m = modules_at(u->mods, at);
-		size_t same = 0;
-		while (same < i && u->innermost[same].pc != pc)
-			same++;
-		if (same < i || !m || !wants_line(m, !i, &other))
-			continue;
-		native_line_put(&u->out, u->dwfl, pc, at);
-		n++;
-	}
-}
-
 /* ---- the whole */
 
 static int report_modules(struct unwind *u)
@@ -831,7 +794,7 @@ int native_unwind(struct image *img, struct modules *mods, const struct native_l
 	if (lim->lines == NATIVE_LINES_ALL)
 		put_places(&u);
 	else if (lim->lines == NATIVE_LINES_FIRST)
-		put_innermost(&u);
+		native_innermost_put(&u.out, u.dwfl, u.mods, u.innermost, u.n_innermost);
 	native_put_done(&u.out);
 	flush(&u);
 	dwfl_end(u.dwfl);
