@@ -16,10 +16,12 @@ static struct str text_of(const char *s)
 	return (struct str){ s, s ? strlen(s) : 0 };
 }
 
+/* Numbers that older headers lack: dwarfstd.org's list of languages after DWARF 5. */
 static bool has_namespaces(Dwarf_Die *cu)
 {
+	enum { CPLUSPLUS_17 = 0x2b, CPLUSPLUS_20 = 0x2c, CPLUSPLUS_23 = 0x3a };
 	switch (dwarf_srclang(cu)) {
-	case DW_LANG_C_plus_plus: case DW_LANG_C_plus_plus_03: case DW_LANG_C_plus_plus_11: case DW_LANG_C_plus_plus_14: case DW_LANG_Rust:
+	case DW_LANG_C_plus_plus: case DW_LANG_C_plus_plus_03: case DW_LANG_C_plus_plus_11: case DW_LANG_C_plus_plus_14: case CPLUSPLUS_17: case CPLUSPLUS_20: case CPLUSPLUS_23: case DW_LANG_Rust:
 		return true;
 	default:
 		return false;

@@ -291,6 +291,32 @@ def in_libraries(python):
             got[3].end()
 
 
+def languages(python):
+    """Names of inlined functions have their namespaces, whichever C++ the compiler says that it was."""
+    if python.root or python.config.split("-")[0] != "x86_64" or not shutil.which("g++"):
+        return
+    source = os.path.join(HERE, "..", "..", "fixtures", "programs", "namespaces.cc")
+    with tempfile.TemporaryDirectory(prefix="pysnap-live-") as folder:
+        assembly = os.path.join(folder, "namespaces.s")
+        run(["g++", "-S", "-g", "-gdwarf-5", "-dA", "-O1", "-fPIC", "-o", assembly, source])
+        with open(assembly) as f:
+            text = f.read()
+        if not re.search(r"0x21\s+# DW_AT_language", text):
+            tap.skip("%s: languages" % python.name, "this compiler names another one")
+            return
+        for number in (0x21, 0x2b, 0x2c, 0x3a):
+            library = os.path.join(folder, "namespaces-%x.so" % number)
+            with open(assembly, "w") as f:
+                f.write(re.sub(r"0x21(\s+# DW_AT_language)", r"0x%x\1" % number, text))
+            run(["g++", "-shared", "-o", library, assembly])
+            got = crash(python, "c", library, "priced_nothing")
+            if not got:
+                continue
+            said = run([PYANALYZE, "-n", got[2]]).stdout.decode("utf-8", "replace") # inlined ones
+            tap.ok((line(said, "in") or "").startswith("shop::priced, "), "%s: language 0x%x" % (python.name, number), said[:400])
+            got[3].end()
+
+
 ITSELF = r"SIGABRT: the process aborted itself \(abort, a failed assertion or a fatal error\)"
 NESTED = r"\d{3} signal handlers had interrupted each other; the first ran on SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"
 HANDLERS = (  # function, what else runs; kind, title, what a line with this key says
@@ -337,4 +363,4 @@ def handlers(python):
             target.end()
 
 
-each_interpreter(tap, PYANALYZE, "crashes", faults, passed_on, without_files, fatal_errors, without_lock, in_libraries, handlers)
+each_interpreter(tap, PYANALYZE, "crashes", faults, passed_on, without_files, fatal_errors, without_lock, in_libraries, languages, handlers)
