@@ -477,7 +477,7 @@ START_TEST(returned)
 	uint8_t *stack = build_elf_memory(b, STACK, 0x2000, 3), *data = build_elf_memory(b, DATA, LARGE, 3), *far = build_elf_memory(b, FAR, 0x1000, 3);
 	build_elf_absent(b, HOLE, HOLE_SIZE, 3);
 	memset(data, 0x55, LARGE);
-	uint8_t *at = ways[_i].at >= FAR ? far + (ways[_i].at - FAR) : ways[_i].at >= DATA ? data + (ways[_i].at - DATA) : stack + (ways[_i].at - STACK);
+	uint8_t *at = !ways[_i].at ? NULL : ways[_i].at >= FAR ? far + (ways[_i].at - FAR) : ways[_i].at >= DATA ? data + (ways[_i].at - DATA) : stack + (ways[_i].at - STACK);
 	if (ways[_i].at >= DATA)
 		memset(at - 0x40, 0, 0x180);
 	if (ways[_i].at)

@@ -14,7 +14,7 @@ struct native_view native_view_of(struct target *t, const struct report_thread *
 	if (!t->native || !th->image || (native_finish(t->native, &rec, &err) < 0 && !rec) || th->image > rec->n_threads || !rec->has[th->image - 1])
 		return (struct native_view){ 0 };
 	const struct native_stack *s = &rec->stacks[th->image - 1];
-	struct native_view all = { rec, rec->frames.p + s->first, s->n, th->image - 1, 0, 0 };
+	struct native_view all = { rec, s->n ? rec->frames.p + s->first : NULL, s->n, th->image - 1, 0, 0 };
 	for (size_t i = th->handled; i < all.n; i++)
 		if (all.f[i].pc == pc && !(th->handled && all.f[i].bits & NATIVE_CALL))
 			return (struct native_view){ rec, all.f + i, all.n - i, all.thread, i, 0 };
