@@ -243,6 +243,10 @@ static bool is_own(struct walk *w, const struct py_frame *f)
 	const struct py *py = w->py;
 	addr_t name, other;
 
+	/* In a cut core its code may be lost; None, in its function's place, is data of a file, which no function is. */
+	if (f->no_code == ERR_FAULT && py_is_lost(py, f->stands) && !f->entry && !f->owner && TRAIT(py, owner_shim) != 255 && HAS(py, PyFrame, func) &&
+	    READ(py, f->addr, PyFrame, func, &other) == 0 && image_mapping_at(py->img, untag(py, other)))
+		return true;
 	if (!f->code || f->entry || f->owner || f->code == w->plain || TRAIT(py, owner_shim) == 255 || READ(py, f->code, PyCode, co_name, &name) < 0)
 		return false;
 	if (READ(py, f->code, PyCode, co_qualname, &other) == 0 && other == name && READ(py, f->code, PyCode, co_filename, &other) == 0 && other == name &&
