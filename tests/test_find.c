@@ -244,6 +244,12 @@ static void dead(const struct layout *l)
 	snprintf(want, sizeof want, "(symbols: _PyRuntime at 0x%llx: ", (unsigned long long)s.b->runtime);
 	ck_assert_msg(strstr(err.why, want) != NULL, "%s: %s; %s", l->name, err.msg, err.why);
 	ck_assert_str_ne(err.hint, "");
+	/* A file that was cut elsewhere: the runtime is whole, and says the same. */
+	struct err cut = { 0 };
+	image_facts_mut(s.img)->truncated = true;
+	ck_assert_int_eq(py_open(s.img, s.mods, NULL, s.b->arena, &py, &cut), ERR_NOPYTHON);
+	ck_assert_str_eq(cut.why, err.why);
+	ck_assert_str_eq(cut.hint, "a core that is not cut off: ulimit -c unlimited, and let it crash again");
 	tear_down(&s);
 	/* Without a word on the version too. */
 	set_up(&s, l, BY_BLANK, false);

@@ -13,7 +13,7 @@ static bool no_interpreter(const struct opening *o)
 		bool debug = config_has(o->tries[i].config, 'd');
 		/* Of a version that is not known most have to say so: under others' tables it is some other word of the runtime. */
 		if (!o->known.version && o->tries[i].best.stage < PROOF_THREAD) {
-			none += o->tries[i].best.stage == PROOF_NOTHING;
+			none += o->tries[i].best.stage == PROOF_NOTHING && o->tries[i].best.why[0]; /* it was tried */
 			garbage += o->tries[i].best.stage != PROOF_NOTHING;
 			continue;
 		}
@@ -25,7 +25,7 @@ static bool no_interpreter(const struct opening *o)
 		some[debug] += o->tries[i].best.stage > PROOF_NOTHING;
 	}
 	if (!o->known.version)
-		return o->placed && none > garbage && o->self.stage == PROOF_NOTHING;
+		return o->placed && (none > garbage || !garbage) && o->self.stage == PROOF_NOTHING;
 	return ((known[0] && !some[0]) || (known[1] && !some[1])) && o->self.stage == PROOF_NOTHING;
 }
 
@@ -148,7 +148,7 @@ int failure_say(struct opening *o, char *version_seen, struct err *err)
 		return not_found(o, err, "found no CPython", "");
 	if (no_interpreter(o)) {
 		const char *version = o->known.text, *space = *version ? " " : "";
-		if (image_facts(o->img)->truncated)
+		if (image_facts(o->img)->truncated && (!o->placed || cut_off(o)))
 			snprintf(text, sizeof text, "Python%s%s is mapped, but its runtime is cut off, and no thread state could be proved in what is left",
 				 space, version);
 		else if (o->placed)
