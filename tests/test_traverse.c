@@ -257,6 +257,9 @@ static void others(const struct layout *l)
 	expect(b, node, WILD + type_offset(b), false, TRAVERSED_ITEM, "list of weak references", WILD);
 	expect(b, node, WILD + 0x40, true, TRAVERSED_NEAR, "list of weak references", WILD);
 	expect(b, node, WILD + 0x40, false, -1, "near it", 0);
+	/* Far before it, and as far as a number goes. */
+	WRITE(b, type, PyType, tp_weaklistoffset, (uint64_t)1 << (8 * width - 1));
+	expect(b, node, WILD + type_offset(b), false, -1, "the least number", 0);
 	WRITE(b, type, PyType, tp_weaklistoffset, (uint64_t)-4000);
 	expect(b, node, WILD + type_offset(b), false, -1, "far before it", 0);
 

@@ -278,7 +278,7 @@ static int weak_references(const struct trip *s)
 		return 0;
 	const int64_t from = py->layout.abi.width == 4 ? (int32_t)(uint32_t)at : (int64_t)at;
 	const addr_t header = py->layout.abi.width * 8u;
-	if (from >= 0 || (addr_t)-from > header || image_read_ptr(py->img, s->o.addr + (addr_t)from, &word) < 0)
+	if (from >= 0 || (addr_t)0 - (addr_t)from > header || image_read_ptr(py->img, s->o.addr + (addr_t)from, &word) < 0)
 		return 0;
 	if (is_ref(s, word))
 		return found(s, TRAVERSED_ITEM, STR(WEAK_REFERENCES), word, s->o.addr - header, header);
