@@ -48,7 +48,7 @@ static void damage_found(void *arg, uint64_t start, uint64_t end)
 	const struct segment *s;
 	size_t n = image_segments(z->img, &s);
 	image_facts_mut(z->img)->damage = STR("damaged: checksums in it do not fit");
-	z->looked += n;
+	z->looked += n + image_facts(z->img)->n_lost; /* that list is made anew */
 	if (z->told++ >= DAMAGE_TOLD || z->looked > DAMAGE_LOOKED)
 		return;
 	struct VEC(struct lost) found = { 0 };

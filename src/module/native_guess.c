@@ -167,6 +167,8 @@ bool guess_has_frame(const struct guess *g, addr_t start, addr_t pc)
 	uint8_t b[8] = { 0 };
 	const unsigned wide = g->abi->width == 8;
 	size_t n = image_read_some(g->img, start, b, sizeof b), i = n >= 4 && memcmp(b, endbr, sizeof endbr) == 0 ? 4 : 0;
+	if (!n)
+		return true; /* not known: as libdw takes it */
 	if (i < n && b[i++] != 0x55)
 		return false;
 	if (wide && (i >= n || b[i++] != 0x48))
