@@ -138,7 +138,7 @@ static struct report *crash(void)
 	build_stack(r, stack, COUNT(stack));
 	((struct report_frame *)(uintptr_t)stack[2])->qualname = STR("Pricing.parse");
 	r->verdict.location = stack[3];
-	r->verdict.library_caller = stack[2];
+	r->verdict.called_by = stack[2];
 	r->verdict.native = stack[8];
 	r->verdict.access = "read";
 	r->verdict.instruction = STR("vpcmpb k0, ymm16, [rdi], 0x00");

@@ -141,11 +141,11 @@ static const struct report_frame *innermost(const struct report_thread *th, addr
 }
 
 /* Where the verdict's place is in Python's library: the line of the program that led there. */
-static void library_caller(struct report *r, const struct report_thread *th, addr_t pc)
+static void called_by(struct report *r, const struct report_thread *th, addr_t pc)
 {
 	const struct report_frame *at = r->verdict.location;
 	if (at && at->python && python_library(at->file))
-		r->verdict.library_caller = outside_library(th, pc);
+		r->verdict.called_by = outside_library(th, pc);
 }
 
 void verdict_unsure(struct report *r, const char *why)
@@ -245,7 +245,7 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 		r->verdict.raised_by = abort_chain(r, th, pc);
 	r->verdict.location = innermost(th, pc, true);
 	r->verdict.native = innermost(th, pc, false);
-	library_caller(r, th, pc);
+	called_by(r, th, pc);
 	if (!in && sent_from_elsewhere(t, r, native)) {
 		r->verdict.title = str_printf(r->arena, STR_FMT ": the process sent it to itself, likely by another thread than this one", STR_ARG(name));
 		verdict_unsure(r, "the thread that the signal came to does not stand where it sends one");
@@ -342,7 +342,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		crashed(t, r, native, handler ? &in : NULL);
 	} else if (r->threads.n) {
 		r->verdict.location = innermost(&r->threads.p[0], 0, true);
-		library_caller(r, &r->threads.p[0], 0);
+		called_by(r, &r->threads.p[0], 0);
 		if (!r->verdict.location)
 			r->verdict.location = innermost(&r->threads.p[0], 0, false);
 		handler_of_others(t, r, NULL); /* one that hangs in the handler of its crash until somebody ends it */

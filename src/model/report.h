@@ -166,7 +166,7 @@ struct report {
 		size_t thread_hidden;      /* where it is not to be shown: its index in hidden; (size_t)-1 */
 		struct { bool known; struct str name; int number, code; struct str code_name; bool has_addr; uint64_t addr; int64_t sender_pid, sender_uid; /* -1 */ bool code_unknown; } signal;
 		const struct report_frame *location; /* the innermost Python frame, else the innermost; NULL if none */
-		const struct report_frame *library_caller; /* where location is in Python's own library: the innermost Python frame outside of it; NULL if none */
+		const struct report_frame *called_by; /* where location is in Python's own library: the innermost Python frame outside of it; NULL if none */
 		struct str culprit;                  /* the module a crash comes from; s NULL: not known, or the interpreter itself */
 		bool culprit_likely;                 /* what leads to it was found by a search of the stack */
 		struct str group_id, detail_id;      /* of a crash: formats/crash_id.md; s NULL: not known */

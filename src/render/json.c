@@ -420,8 +420,8 @@ static json_t *verdict(const struct report *r)
 		put_bool(o, "ids_likely", true);
 	if (r->verdict.location)
 		put(o, "location", frame_object(r->verdict.location));
-	if (r->verdict.library_caller)
-		put(o, "library_called_by", frame_object(r->verdict.library_caller));
+	if (r->verdict.called_by)
+		put(o, "called_by", frame_object(r->verdict.called_by));
 	if (r->verdict.native)
 		put(o, "native_location", frame_object(r->verdict.native));
 	if (r->verdict.caller)

@@ -180,9 +180,9 @@ static void verdict(struct text *t)
 		else
 			native_place(t, f);
 		sb_char(&t->b, '\n');
-		if (r->verdict.library_caller) {
+		if (r->verdict.called_by) {
 			key(t, "called by");
-			python_place(t, r->verdict.library_caller);
+			python_place(t, r->verdict.called_by);
 			sb_char(&t->b, '\n');
 		}
 	}

@@ -190,7 +190,7 @@ def supported(python):
         address = "0x1230" if python.config.startswith("i386") else "0x1234"
         tap.equal((v["kind"], v["signal"]["name"], v["signal"].get("address")), ("crash", "SIGSEGV", address), "%s: crash: verdict" % name)
         tap.equal(v["location"]["function"], "string_at", "%s: crash: innermost function" % name)
-        by = v.get("library_called_by", {})
+        by = v.get("called_by", {})
         tap.equal((by.get("function"), by.get("line")), ("main", crash_line(program)), "%s: crash: the program's line that called the library" % name)
         crashed = [t for t in rep["threads"] if "crashed" in t["state"]]
         tap.equal([t["name"] for t in crashed], ["MainThread"], "%s: crash: thread" % name)
