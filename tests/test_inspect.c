@@ -15,6 +15,8 @@ static const struct { int signo, code; int sender; addr_t addr; enum verdict_kin
 	{ SIGSEGV, 1, 0, 0x0, VERDICT_CRASH, false, "SIGSEGV: access to address 0x0 (null pointer)" },
 	{ SIGSEGV, 1, 0, 0xfff, VERDICT_CRASH, false, "SIGSEGV: access to address 0xfff (4095 bytes past a null pointer)" },
 	{ SIGSEGV, 1, 0, 0x1000, VERDICT_CRASH, false, "SIGSEGV: access to address 0x1000 (nothing is mapped there)" },
+	{ SIGSEGV, 1, 0, 0xfffffffffffffffc, VERDICT_CRASH, false, "SIGSEGV: access to address 0xfffffffffffffffc (4 bytes before a null pointer)" },
+	{ SIGSEGV, 1, 0, 0xffffffff80000000, VERDICT_CRASH, false, "SIGSEGV: access to address 0xffffffff80000000 (in the kernel's half of memory)" },
 	{ SIGSEGV, 2, 0, 0x7f0012345678, VERDICT_CRASH, false, "SIGSEGV: access to address 0x7f0012345678 (the mapping does not allow it)" },
 	/* The stack is at 0x30000 to 0x32000, sp 0x30010; libx.so at 0x50000 to 0x51000. */
 	{ SIGSEGV, 1, 0, 0x2fff8, VERDICT_CRASH, false, "SIGSEGV: access to address 0x2fff8 (stack overflow: in the guard page of the main thread's stack)" },
@@ -107,6 +109,44 @@ START_TEST(lost_stack)
 	say(img, NULL, &(struct err){ .code = ERR_NOPYTHON, .msg = "found no CPython" }, r);
 	CLEANUP(cleanup_free) char *title = xasprintf(STR_FMT, STR_ARG(r->verdict.title)), *want = xasprintf("SIGSEGV: access to address 0x%llx (%s)", (unsigned long long)rows[_i].addr, rows[_i].words);
 	ck_assert_str_eq(title, want);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
+/*
+ * A stack pointer that leads nowhere, since a frame was too large or it was overwritten: that is said of an address there.  It is no core
+ * without memory where the top of the stack or a thread's own data is.
+ */
+START_TEST(astray)
+{
+	static const struct { addr_t addr, sp, random, tls; const char *words; bool memory; } rows[] = {
+		{ 0x9000000, 0x9000010, 0x31000, 0, "where the stack pointer is, but no stack", true },
+		{ 0x9000000, 0x9000010, 0, 0x31000, "where the stack pointer is, but no stack", true },
+		{ 0x9000000, 0x9000010, 0, 0, "where the stack pointer is, but no stack", false },
+		{ 0x9000000, 0x9000010, 0x61000, 0x61000, "where the stack pointer is, but no stack", false },
+		{ 0x9000000, 0x9900010, 0x31000, 0, "nothing is mapped there", true },
+		{ 0x9000000, 0x31010, 0, 0, "nothing is mapped there", true },
+	};
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, PID, 0x401000, rows[_i].sp);
+	build_elf_tls(b, rows[_i].tls);
+	build_elf_prpsinfo(b, PID, 1, 0, "python", "python x.py");
+	build_elf_cursig(b, SIGSEGV);
+	build_elf_signal(b, SIGSEGV, 1, rows[_i].addr);
+	if (rows[_i].random)
+		build_elf_auxv(b, 25 /* AT_RANDOM */, rows[_i].random);
+	memset(build_elf_memory(b, 0x30000, 0x2000, 3), 0, 0x2000);
+	struct image *img = build_elf_open(b);
+	struct report *r = report_new();
+	say(img, NULL, &(struct err){ .code = ERR_NOPYTHON, .msg = "found no CPython" }, r);
+	CLEANUP(cleanup_free) char *title = xasprintf(STR_FMT, STR_ARG(r->verdict.title)), *want = xasprintf("SIGSEGV: access to address 0x%llx (%s)", (unsigned long long)rows[_i].addr, rows[_i].words);
+	ck_assert_str_eq(title, want);
+	bool memory = true;
+	for (size_t i = 0; i < r->problems.n; i++)
+		memory &= r->problems.p[i].id != P_NO_STACKS;
+	ck_assert_int_eq(memory, rows[_i].memory);
 	report_free(r);
 	image_close(img);
 	build_elf_free(b);
@@ -345,6 +385,7 @@ int main(void)
 	TCase *c = tcase_create("inspect");
 	tcase_add_loop_test(c, verdict, 0, COUNT(verdicts));
 	tcase_add_loop_test(c, lost_stack, 0, 5);
+	tcase_add_loop_test(c, astray, 0, 6);
 	tcase_add_loop_test(c, handlers, 0, COUNT(handled));
 	tcase_add_loop_test(c, untold, 0, 10);
 	tcase_add_loop_test(c, culprit, 0, COUNT(culprits));

@@ -78,14 +78,29 @@ static bool beneath_lost_stack(struct image *img, addr_t addr, addr_t sp, const 
 	return false;
 }
 
+/* Where neither a mapping nor a stack tells: the kernel's half (Linux Documentation/arch/x86/x86_64/mm.rst), or a stack pointer that is astray. */
+static struct str nowhere_words(struct image *img, addr_t addr, bool unmapped, addr_t sp)
+{
+	enum { X86_64 = 62 };
+	struct mapped m;
+	if (image_abi(img)->machine == X86_64 && addr >> 63)
+		return STR("in the kernel's half of memory");
+	if (unmapped && sp && !image_facts(img)->n_lost && (sp > addr ? sp - addr : addr - sp) <= FRAME && image_mapped_at(img, sp, &m) < 0)
+		return STR("where the stack pointer is, but no stack");
+	return (struct str){ 0 };
+}
+
 struct str address_words(struct image *img, struct arena *a, addr_t addr, bool unmapped, const struct regs *regs, int64_t tid)
 {
 	const struct segment *below, *above;
+	const unsigned long long before = image_abi(img)->width == 8 ? -addr : -addr & UINT32_MAX;
 	addr_t sp = regs ? regs->sp : 0;
 	if (addr == 0)
 		return STR("null pointer");
 	if (addr < NULL_PAGE)
 		return str_printf(a, "%llu byte%s past a null pointer", (unsigned long long)addr, addr == 1 ? "" : "s");
+	if (unmapped && before < NULL_PAGE)
+		return str_printf(a, "%llu byte%s before a null pointer", before, before == 1 ? "" : "s");
 	neighbours(img, addr, &below, &above);
 	if (below && addr - below->start < below->size)
 		return in_own_guard(below, addr, sp, unmapped) ? guard_words(img, a, below, regs, tid) : (struct str){ 0 };
@@ -102,5 +117,5 @@ struct str address_words(struct image *img, struct arena *a, addr_t addr, bool u
 		return past ? str_printf(a, "%llu byte%s past the end of " STR_FMT, (unsigned long long)past, past == 1 ? "" : "s", STR_ARG(what))
 			: str_printf(a, "at the very end of " STR_FMT, STR_ARG(what));
 	}
-	return (struct str){ 0 };
+	return nowhere_words(img, addr, unmapped, sp);
 }

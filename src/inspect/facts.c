@@ -11,19 +11,24 @@ static const char *size_text(struct arena *a, uint64_t bytes)
 
 /*
  * Stacks are private memory, which bit 0 of coredump_filter keeps (core(5)).  A thread whose stack overflowed points into the pages
- * below it, which nobody has.
+ * below it, which nobody has, or anywhere, where its frame was too large or the register was overwritten: so do the top of the main
+ * thread's stack and what the thread pointers lead to count.
  */
 static bool no_stacks(struct image *img)
 {
 	enum { PAGE = 4096, BELOW = 64, VDSO = 16 << 10 };
-	uint64_t vdso = 0; /* which every core has, and which lies above the stack */
+	uint64_t vdso = 0, top; /* every core has the vdso, and it lies above the stack */
+	uint8_t byte;
+	if (image_auxv(img, 25 /* AT_RANDOM */, &top) == 0 && image_read(img, top, &byte, 1) == 0)
+		return false;
 	if (image_auxv(img, 33 /* AT_SYSINFO_EHDR */, &vdso) < 0)
 		vdso = 0;
 	const struct thread *th;
 	const size_t n = image_threads(img, &th);
 	size_t asked = 0;
 	for (size_t i = 0; i < n; i++) {
-		uint8_t byte;
+		if (th[i].regs.tls && !image_mapping_at(img, th[i].regs.tls) && image_read(img, th[i].regs.tls, &byte, 1) == 0)
+			return false;
 		for (uint64_t k = 0; th[i].regs.sp && k < BELOW; k++) {
 			const addr_t at = th[i].regs.sp + k * PAGE;
 			/* Beside stacks lie first pages of libraries, which are there without private memory too. */
