@@ -336,17 +336,30 @@ START_TEST(title)
 }
 END_TEST
 
-/* int3: pc is after it, and the kernel gives neither code nor address. */
-START_TEST(breakpoint)
+/*
+ * pc is after what trapped: int3, of which the kernel gives neither code nor address, and a system call that was refused.  That is the
+ * instruction, and where none of them stands before pc none is shown.
+ */
+static const struct { const char *bytes; size_t at; int signo, code; const char *title, *instruction; } afters[] = {
+	{ "\xcc\x90\x90", 1, SIGTRAP, SI_KERNEL, "SIGTRAP: breakpoint instruction at 0x401000", "int3" },
+	{ "\x90\x90\x90", 1, SIGTRAP, SI_KERNEL, "SIGTRAP: sent by the kernel; no address is given", NULL },
+	{ "\x0f\x05\xc3", 2, SIGSYS, 1, "SIGSYS: a seccomp filter refused a system call", "syscall" },
+	{ "\xcd\x80\xc3", 2, SIGSYS, 1, "SIGSYS: a seccomp filter refused a system call", "int 0x80" },
+	{ "\x90\x90\xc3", 2, SIGSYS, 1, "SIGSYS: a seccomp filter refused a system call", NULL },
+};
+
+START_TEST(after)
 {
 	struct build_elf *b = build_elf_new("x86_64");
-	build_elf_thread(b, 100, CODE + 1, SP);
-	build_elf_load(b, CODE, "\xcc\x90", 2, 5);
+	build_elf_thread(b, 100, CODE + afters[_i].at, SP);
+	build_elf_load(b, CODE, afters[_i].bytes, 3, 5);
 	struct image *img = build_elf_open(b);
 	struct target t = { .img = img, .arena = arena_new() };
 	struct report *r = report_new();
-	struct fault f = { .signo = SIGTRAP, .code = SI_KERNEL, .has_addr = true, .regs = &build_elf_first(img)->regs };
-	ck_assert_str_eq(str_c(t.arena, fault_title(&t, r, &f)), "SIGTRAP: breakpoint instruction at 0x401000");
+	struct fault f = { .signo = afters[_i].signo, .code = afters[_i].code, .has_addr = true, .addr = CODE, .regs = &build_elf_first(img)->regs };
+	ck_assert_str_eq(str_c(t.arena, fault_title(&t, r, &f)), afters[_i].title);
+	const char *shown = r->verdict.instruction.s ? str_c(t.arena, r->verdict.instruction) : "none";
+	ck_assert_str_eq(shown, HAVE_ZYDIS && afters[_i].instruction ? afters[_i].instruction : "none");
 	ck_assert(!signal_gives_address(SIGTRAP, SI_KERNEL, 0) && !signal_gives_address(SIGBUS, 1, 0));
 	ck_assert(signal_gives_address(SIGBUS, 1, 9) && signal_gives_address(SIGSEGV, 1, 0));
 	arena_free(t.arena);
@@ -426,7 +439,7 @@ int main(void)
 	tcase_add_loop_test(c, generation, 0, COUNT(generations));
 	tcase_add_loop_test(c, follow, 0, COUNT(follows));
 	tcase_add_loop_test(c, title, 0, COUNT(titles));
-	tcase_add_test(c, breakpoint);
+	tcase_add_loop_test(c, after, 0, COUNT(afters));
 	tcase_add_loop_test(c, no_code, 0, 17);
 	suite_add_tcase(s, c);
 	return suite_run(s);

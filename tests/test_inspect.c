@@ -33,6 +33,8 @@ static const struct { int signo, code; int sender; addr_t addr; enum verdict_kin
 	{ SIGSEGV, 0x80, 0, 0, VERDICT_CRASH, false,
 	  "SIGSEGV: the processor refused an instruction; no address is given (often an address that is not canonical, else a privileged instruction)" },
 	{ SIGBUS, 2, 0, 0x7000, VERDICT_CRASH, false, "SIGBUS: access to address 0x7000 (past the end of the mapped file, or its file system is full or failed)" },
+	/* The page of the instruction itself. */
+	{ SIGBUS, 2, 0, 0x401000, VERDICT_CRASH, false, "SIGBUS: execution of address 0x401000 (past the end of the mapped file, or its file system is full or failed)" },
 	{ SIGFPE, 1, 0, 0x401000, VERDICT_CRASH, false, "SIGFPE: integer division by zero or overflow at 0x401000" },
 	{ SIGILL, 2, 0, 0x401000, VERDICT_CRASH, false, "SIGILL: illegal operand at 0x401000" },
 	{ SIGABRT, -6, PID, 0, VERDICT_CRASH, false, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)" },

@@ -128,21 +128,41 @@ static struct str title_without_address(struct image *img, struct report *r, con
 			  STR_ARG(name));
 }
 
+/*
+ * What trapped, where pc is after it: int3 (force_sig(SIGTRAP) of Linux arch/x86/kernel/traps.c, which gives no code and no address), and
+ * a system call that seccomp refused.  false: what pc leads to is what would have come next.
+ */
+static bool step_back(struct image *img, int signo, int code, struct regs *regs)
+{
+	enum { I386 = 3, X86_64 = 62 };
+	const struct abi *abi = image_abi(img);
+	uint8_t b[2];
+	if (abi->machine != X86_64 && abi->machine != I386)
+		return true;
+	if (signo == SIGTRAP && code == SI_KERNEL) {
+		if (image_read(img, regs->pc - 1, b, 1) < 0 || b[0] != 0xcc)
+			return false;
+		regs->pc--;
+	} else if (signo == SIGSYS) {
+		/* syscall, sysenter, int 0x80 */
+		if (image_read(img, regs->pc - 2, b, 2) < 0 || !((b[0] == 0x0f && (b[1] == 0x05 || b[1] == 0x34)) || (b[0] == 0xcd && b[1] == 0x80)))
+			return false;
+		regs->pc -= 2;
+	}
+	return true;
+}
+
 /* A fault of the instruction itself, not of memory. */
 static struct str title_of_code(struct image *img, struct report *r, struct fault *f, const struct instruction *in, const char *words, bool none)
 {
 	const struct str name = signal_name(r->arena, f->signo);
-	const struct abi *abi = image_abi(img);
-	enum { I386 = 3, X86_64 = 62, INT3 = 0xcc };
+	struct regs before = f->regs ? *f->regs : (struct regs){ 0 };
 	addr_t at = f->addr;
-	uint8_t b;
 	if (f->signo == SIGFPE && f->code == 1 && in->divisor_known)
 		words = in->divisor ? "overflow of an integer division" : "integer division by zero";
-	/* int3: force_sig(SIGTRAP) of Linux arch/x86/kernel/traps.c, which gives no code and no address; pc is after it */
-	if (none && f->signo == SIGTRAP && f->regs && (abi->machine == X86_64 || abi->machine == I386) &&
-	    image_read(img, f->regs->pc - 1, &b, 1) == 0 && b == INT3) {
+	if (none && f->signo == SIGTRAP && f->regs && step_back(img, f->signo, f->code, &before) && before.pc != f->regs->pc) {
 		words = "breakpoint instruction";
-		at = f->regs->pc - 1;
+		at = before.pc;
 		f->at_known = true;
 		f->at = at;
 	} else if (none) {
@@ -161,7 +181,9 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 	struct instruction in = { 0 };
 	enum access access = ACCESS_UNKNOWN;
 	f->fetched = f->regs && f->has_addr && !none && f->regs->pc == f->addr && !is_code(t->img, f->addr);
-	if (f->regs && !f->fetched && instruction_at(t->img, f->regs, f->has_addr && !none, f->addr, r->arena, &in) == 0) {
+	struct regs at = f->regs ? *f->regs : (struct regs){ 0 };
+	const bool shown = f->regs && !f->fetched && step_back(t->img, f->signo, f->code, &at);
+	if (shown && instruction_at(t->img, &at, f->has_addr && !none, f->addr, r->arena, &in) == 0) {
 		r->verdict.instruction = in.text;
 		r->verdict.operands = in.operands;
 	}
@@ -182,14 +204,18 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 		c = code_of(f->signo, code);
 	}
 	const bool fetched = f->fetched;
-	access = fetched ? ACCESS_EXEC : f->has_error ? access_by_error(f->error) : in.access;
+	uint8_t byte;
+	/* A page of code that its file has no more. */
+	const bool gone = f->regs && f->signo == SIGBUS && !none && f->regs->pc == addr && image_read(t->img, addr, &byte, 1) < 0;
+	access = fetched || gone ? ACCESS_EXEC : f->has_error ? access_by_error(f->error) : in.access;
 	r->verdict.access = access_word[access];
 	if (none)
 		return title_without_address(t->img, r, &in, access, name, f->signo == SIGBUS && f->code == 1);
 	struct str words = address_words(t->img, r->arena, addr, f->signo == SIGSEGV && code == 1, f->regs, f->tid);
-	if (fetched && addr && addr < FAULT_NULL_PAGE)
+	const bool nowhere = fetched && f->signo != SIGBUS; /* of which the kernel knows that a mapping is there */
+	if (nowhere && addr && addr < FAULT_NULL_PAGE)
 		words = str_printf(r->arena, "%s an address " STR_FMT, arrival_words(arrival_at(t, f->regs).how), STR_ARG(words));
-	else if (fetched)
+	else if (nowhere)
 		words = str_printf(r->arena, "%s %s", arrival_words(arrival_at(t, f->regs).how), !addr ? "a null pointer"
 			: image_segment_at(t->img, addr) || (f->signo == SIGSEGV && code == 2) ? "memory that is no code" : "unmapped memory");
 	else if ((!words.s || (f->signo == SIGSEGV && code == 2 && addr >= FAULT_NULL_PAGE && !str_starts(words, "stack overflow"))) && c && c->words)
