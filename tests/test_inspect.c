@@ -46,6 +46,7 @@ static const struct { int signo, code; int sender; addr_t addr; enum verdict_kin
 	{ SIGSEGV, 0, 99, 0, VERDICT_STOPPED, false, "SIGSEGV sent by pid 99 (uid 1000)" },
 	{ 40, 0, 99, 0, VERDICT_STOPPED, false, "SIG40 sent by pid 99 (uid 1000)" },
 	{ SIGQUIT, 0x80, 0, 0, VERDICT_STOPPED, false, "SIGQUIT sent by the kernel (a terminal key or a limit)" },
+	{ SIGXCPU, 0x80, 0, 0, VERDICT_STOPPED, false, "SIGXCPU sent by the kernel (a limit of CPU time, RLIMIT_CPU or RLIMIT_RTTIME)" },
 	{ SIGSTOP, 0x80, 0, 0, VERDICT_STOPPED, false, "the core was taken from a running process (by gcore or a debugger)" },
 	{ SIGSEGV, 999, 0, 0, VERDICT_CRASH, true, "SIGSEGV: the core does not say who sent it" },
 	{ SIGTERM, 999, 0, 0, VERDICT_STOPPED, true, "SIGTERM: the core does not say who sent it" },

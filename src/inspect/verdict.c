@@ -61,7 +61,8 @@ static void from_siginfo(struct report *r, const struct image_facts *f)
 	} else if (signal_is_fault(signo)) {
 		r->verdict.kind = VERDICT_CRASH;
 	} else {
-		r->verdict.title = str_printf(r->arena, STR_FMT "%s", STR_ARG(name), code == 0x80 ? " sent by the kernel (a terminal key or a limit)" : "");
+		r->verdict.title = str_printf(r->arena, STR_FMT "%s", STR_ARG(name), code != SI_KERNEL ? ""
+			: signo == SIGXCPU ? " sent by the kernel (a limit of CPU time, RLIMIT_CPU or RLIMIT_RTTIME)" : " sent by the kernel (a terminal key or a limit)");
 	}
 }
 
