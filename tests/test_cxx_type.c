@@ -35,6 +35,10 @@ static const struct { const char *mangled, *words; } cases[] = {
 	{ "Z4mainE3Loc_0", "main::Loc" },
 	{ "Z3runiPKcE3Loc", "run(int, char const*)::Loc" },
 	{ "ZN4shop3runEvE3Loc", "shop::run()::Loc" },
+	{ "ZNK4shop3runEvE3Loc", "shop::run() const::Loc" },
+	/* The function has no number of its own: libcppcheck-core.so's and another's. */
+	{ "ZN16ForwardTraversal15updateInnerLoopEP5TokenS1_S1_EUlvE_", "ForwardTraversal::updateInnerLoop(Token*, Token*, Token*)::{lambda()#1}" },
+	{ "ZN1a3runENS_1bES0_E3Loc", "a::run(a::b, a::b)::Loc" },
 	{ "Z8y_lambdaEUlvE_", "y_lambda::{lambda()#1}" },
 	{ "Z8y_lambdaEUliE1_", "y_lambda::{lambda(int)#3}" },
 	{ "Z3runvEUt_", "run()::{unnamed type#1}" },
@@ -42,7 +46,7 @@ static const struct { const char *mangled, *words; } cases[] = {
 	{ "FivE", NULL }, { "A4_i", NULL }, { "M1ai", NULL }, { "1tIXsrT_E1vEE", NULL }, { "Z3runIiEvvE3Loc", NULL },
 	{ "", NULL }, { "N", NULL }, { "N1a", NULL }, { "N1aE1b", NULL }, { "9short", NULL }, { "0", NULL }, { "1", NULL }, { "S_", NULL }, { "N1aS9_E", NULL },
 	{ "1tI", NULL }, { "1tIi", NULL }, { "1tILi", NULL }, { "1tILiE", NULL }, { "Z", NULL }, { "Z1a", NULL }, { "Z1aE", NULL }, { "Z1aEUl", NULL }, { "St", NULL },
-	{ "NB5cxx11E", NULL }, { "N1aB9cxx11E", NULL }, { "N1aBE", NULL }, { "99999999999999999999a", NULL }, { "P", NULL }, { "D", NULL }, { "NSt", NULL },
+	{ "NB5cxx11E", NULL }, { "N1aB9cxx11E", NULL }, { "N1aBE", NULL }, { "99999999999999999999a", NULL }, { "P", NULL }, { "D", NULL }, { "NSt", NULL }, { "NK1a1bE", NULL }, { "ZNE3Loc", NULL },
 };
 
 static struct str words(struct arena *a, const char *mangled, size_t len)

@@ -19,7 +19,7 @@ struct mangled {
 };
 
 static void type(struct mangled *m);
-static void nested(struct mangled *m);
+static const char *nested(struct mangled *m);
 
 static bool is(const struct mangled *m, char c)
 {
@@ -218,14 +218,13 @@ static void substitution(struct mangled *m)
 	m->bad |= m->out.len > TEXT_MAX;
 }
 
-/* N and what lies in what, up to E. */
-static void nested(struct mangled *m)
+/* N and what lies in what, up to E; of a member function also what its object is to be. */
+static const char *nested(struct mangled *m)
 {
 	const size_t from = m->out.len;
 	bool first = true;
 	m->bad |= !take(m, "N");
-	while (take(m, "K") || take(m, "V"))
-		;
+	const char *object = take(m, "K") ? " const" : "";
 	for (; !m->bad && !take(m, "E"); first = false) {
 		if (first && take(m, "St")) {
 			put(m, "std");
@@ -239,23 +238,29 @@ static void nested(struct mangled *m)
 			remember(m, from);
 		}
 	}
+	return object;
 }
 
 /* Z, the function that it is local to, E, and its name there. */
 static void local(struct mangled *m)
 {
 	const size_t from = m->out.len;
+	const char *object = "";
 	m->bad |= !take(m, "Z");
-	if (is(m, 'N'))
-		nested(m);
-	else
+	if (is(m, 'N')) {
+		object = nested(m);
+		/* A function is no type: nothing stands for it. */
+		m->n_seen -= m->n_seen > 0;
+	} else {
 		name(m);
+	}
 	if (!m->bad && !is(m, 'E')) {
 		/* What a template of a function returns would stand there too. */
 		m->bad |= is(m, 'I') || (m->out.len && m->out.s[m->out.len - 1] == '>');
 		put(m, "(");
 		parameters(m);
 		put(m, ")");
+		put(m, object);
 	}
 	m->bad |= !take(m, "E");
 	put(m, "::");
@@ -297,7 +302,7 @@ static void type(struct mangled *m)
 		put(m, words);
 		remember(m, from);
 	} else if (is(m, 'N')) {
-		nested(m);
+		m->bad |= *nested(m) != 0;
 	} else if (is(m, 'Z')) {
 		local(m);
 	} else if (take(m, "St")) {
