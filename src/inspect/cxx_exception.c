@@ -184,14 +184,21 @@ static bool follow_access(struct target *t, addr_t at, struct access *ret)
 }
 
 /*
- * The thread's own variables of a module: glibc's list of their blocks (sysdeps/x86_64/nptl/tls.h: tcbhead_t.dtv; dtv_t is a pair) and musl's
- * (src/internal/pthread_impl.h: struct pthread.dtv) hang behind the thread pointer.
+ * The thread's own variables of a module: glibc's list of their blocks (sysdeps/x86_64/nptl/tls.h: tcbhead_t.dtv, a pair each, with how many there
+ * are in the pair before the first) and musl's (src/internal/pthread_impl.h: struct pthread.dtv, a word each, the first says how many) hang
+ * behind the thread pointer.
  */
-static bool block_at(struct target *t, addr_t tls, uint64_t module, unsigned pair, addr_t *ret)
+static bool block_at(struct target *t, addr_t tls, uint64_t module, addr_t *ret)
 {
-	enum { MODULES = 1 << 16 };
+	enum { MODULES = 1 << 16, WORD = 8, PAIR = 2 * WORD };
 	addr_t dtv;
-	return tls && module && module < MODULES && image_read_ptr(t->img, tls + 8, &dtv) == 0 && image_read_ptr(t->img, dtv + module * 8 * pair, ret) == 0 && *ret && *ret != (addr_t)-1;
+	uint64_t pairs, n;
+	if (!module || module >= MODULES || image_read_ptr(t->img, tls + WORD, &dtv) < 0)
+		return false;
+	const bool glibc = image_read_uint(t->img, dtv - PAIR, WORD, &pairs) == 0 && module <= pairs && pairs < MODULES;
+	if (!glibc && (image_read_uint(t->img, dtv, WORD, &n) < 0 || module > n || n >= MODULES))
+		return false;
+	return image_read_ptr(t->img, dtv + module * (glibc ? PAIR : WORD), ret) == 0 && *ret && *ret != (addr_t)-1;
 }
 
 /* { __cxa_exception *caughtExceptions; unsigned uncaughtExceptions }: Itanium C++ ABI, 2.2.2. */
@@ -215,10 +222,7 @@ bool cxx_globals(struct target *t, addr_t code, addr_t tls, addr_t *caught, uint
 	}
 	if (image_read_ptr(t->img, a.index, &module) < 0 || image_read_ptr(t->img, a.index + 8, &offset) < 0)
 		return false;
-	for (unsigned pair = 2; pair; pair--)
-		if (block_at(t, tls, module, pair, &block) && globals_read(t, block + offset + (addr_t)a.more, caught, flying))
-			return true;
-	return false;
+	return block_at(t, tls, module, &block) && globals_read(t, block + offset + (addr_t)a.more, caught, flying);
 }
 
 /* Of a thread, by the code of the module that has std::terminate. */
@@ -242,63 +246,109 @@ static struct str handled_words(struct target *t, struct report *r, addr_t caugh
 	return words;
 }
 
+/*
+ * Has it not been freed?  What counts the references to it lies before its type (libstdc++'s __cxa_refcounted_exception; libc++abi's
+ * __cxa_exception.referenceCount), where malloc keeps its own when it gets the memory back.
+ */
+static bool is_alive(struct target *t, addr_t header)
+{
+	enum { REFERENCES = 0x60, REFERENCES_LIBCXX = 0x58, REFERENCES_MAX = 1 << 16 };
+	uint64_t class, n;
+	if (!exception_at(t, &header, &class) || header < REFERENCES)
+		return false;
+	const bool gnu = class == exception_class[0];
+	return image_read_uint(t->img, header - (gnu ? REFERENCES : REFERENCES_LIBCXX), gnu ? 4 : 8, &n) == 0 && n && n <= REFERENCES_MAX;
+}
+
+/* The innermost one that words of the stack lead to: it may be another that is being handled, and that was thrown before. */
+static struct str on_stack(struct target *t, struct report *r, addr_t from, addr_t to)
+{
+	struct str words = { 0 };
+	addr_t header;
+	if (image_abi(t->img)->width != 8 || !from)
+		return words;
+	for (addr_t at = from & ~(addr_t)7; at < to && at - from < STACK_MAX && !words.s && image_read_ptr(t->img, at, &header) == 0; at += 8)
+		if (is_alive(t, header))
+			words = exception_words(t, r, header);
+	return words;
+}
+
 /* ---- what is said */
+
+/* What ended it, by the names on the stack. */
+struct ending {
+	struct str instead; /* no exception, but that */
+	bool terminated, thrown, rethrown, through, unwinds;
+	size_t at;   /* frame of std::terminate, or else of what throws */
+	bool by_name; /* std::terminate's is among them */
+	addr_t to;   /* how far the stack of what throws, or else of all that was looked at, reaches */
+};
+
+static bool terminates(struct str name)
+{
+	static const char *const names[] = { "_ZSt9terminatev", "std::terminate()", "_ZN9__gnu_cxx27__verbose_terminate_handlerEv",
+		"_ZN10__cxxabiv111__terminateEPFvvE", "_ZSt11__terminatePFvvE" };
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (str_is(name, names[i]))
+			return true;
+	return false;
+}
+
+static struct ending ending_of(const struct native_view *s)
+{
+	struct ending e = { .at = s->n };
+	for (size_t i = 0; i < s->n && i < FRAMES && !(s->f[i].bits & NATIVE_SIGNAL); i++) {
+		const struct str name = str_function(native_view_function(s, i, NULL));
+		/* What stands in a class's table for what it does not have; it terminates (libstdc++ libsupc++/pure.cc) or aborts (libc++abi). */
+		if (str_is(name, "__cxa_pure_virtual") || str_is(name, "__cxa_deleted_virtual")) {
+			e.instead = str_is(name, "__cxa_pure_virtual") ? STR("a pure virtual method was called") : STR("a deleted virtual method was called");
+			break;
+		}
+		e.rethrown = str_is(name, "__cxa_rethrow");
+		e.thrown = e.rethrown || str_is(name, "__cxa_throw") || str_starts(name, "_ZSt17rethrow_exception") || str_starts(name, "std::rethrow_exception");
+		e.by_name |= terminates(name);
+		e.terminated = e.thrown || e.by_name;
+		if (e.terminated && e.at == s->n)
+			e.at = i;
+		/* What gcc's and clang's code calls where an exception may not leave a function: it catches it first. */
+		e.through |= str_is(name, "__cxa_call_terminate") || str_is(name, "__clang_call_terminate");
+		e.unwinds |= str_starts(name, "_Unwind_");
+		e.to = !e.thrown ? s->f[i].sp : i + 1 < s->n ? s->f[i + 1].sp : 0;
+		if (e.thrown)
+			break;
+	}
+	return e;
+}
 
 struct str cxx_exception(struct target *t, struct report *r, const struct native_view *s)
 {
-	bool terminated = false, thrown = false, rethrown = false, through = false;
-	size_t at_terminate = s->n;
-	addr_t from = s->n ? s->f[0].sp : 0, to = 0;
-	for (size_t i = 0; i < s->n && i < FRAMES; i++) {
-		const struct str name = str_function(native_view_function(s, i, NULL));
-		/* What stands in a class's table for what it does not have; it terminates (libstdc++ libsupc++/pure.cc) or aborts (libc++abi). */
-		if (str_is(name, "__cxa_pure_virtual"))
-			return STR("a pure virtual method was called");
-		if (str_is(name, "__cxa_deleted_virtual"))
-			return STR("a deleted virtual method was called");
-		rethrown = str_is(name, "__cxa_rethrow");
-		thrown = rethrown || str_is(name, "__cxa_throw") || str_starts(name, "_ZSt17rethrow_exception") || str_starts(name, "std::rethrow_exception");
-		terminated |= thrown || str_is(name, "_ZSt9terminatev") || str_is(name, "std::terminate()") || str_is(name, "_ZN9__gnu_cxx27__verbose_terminate_handlerEv");
-		if (terminated && at_terminate == s->n)
-			at_terminate = i;
-		/* What gcc's and clang's code calls where an exception may not leave a function: it catches it first. */
-		through |= str_is(name, "__cxa_call_terminate") || str_is(name, "__clang_call_terminate");
-		if (thrown) {
-			to = i + 1 < s->n ? s->f[i + 1].sp : 0;
-			break;
-		}
-		to = s->f[i].sp;
+	const struct ending e = ending_of(s);
+	struct str words = e.instead;
+	if (words.s || !e.terminated)
+		return words;
+	/* What throws catches what nobody else does, and then terminates. */
+	const bool on_its_way = e.thrown && !e.by_name && !e.through;
+	const struct thread *threads;
+	addr_t caught;
+	uint64_t flying;
+	if (on_its_way && e.unwinds)
+		return words;
+	if (s->thread < image_threads(t->img, &threads) && globals_of(t, s->f[e.at].pc, threads[s->thread].regs.tls, &caught, &flying)) {
+		if (on_its_way && flying)
+			return words;
+		words = handled_words(t, r, caught);
+		if (words.s)
+			return str_printf(r->arena, e.thrown || e.through ? "an uncaught C++ exception: " STR_FMT
+					  : "C++'s std::terminate was called while " STR_FMT " was being handled", STR_ARG(words));
+		/* None is on its way, so one on the stack would be left over; `throw;` where nothing is handled terminates too. */
+		if ((!e.thrown || e.rethrown) && !caught && !flying)
+			return STR("C++'s std::terminate was called");
 	}
-	if (!terminated)
-		return (struct str){ 0 };
-	if (!thrown && at_terminate < s->n) {
-		const struct thread *threads;
-		addr_t caught;
-		uint64_t flying;
-		if (s->thread < image_threads(t->img, &threads) && globals_of(t, s->f[at_terminate].pc, threads[s->thread].regs.tls, &caught, &flying)) {
-			const struct str words = handled_words(t, r, caught);
-			if (words.s)
-				return str_printf(r->arena, through ? "an uncaught C++ exception: " STR_FMT : "C++'s std::terminate was called while " STR_FMT " was being handled", STR_ARG(words));
-			/* None is on its way, so one on the stack would be left over. */
-			if (!caught && !flying)
-				return STR("C++'s std::terminate was called");
-		}
+	words = on_stack(t, r, s->f[0].sp, e.to);
+	if (words.s) {
+		r->verdict.likely = true;
+		report_problem(r, P_LIKELY, "the C++ exception was found on the stack of the function that ended the process");
+		return str_printf(r->arena, "an uncaught C++ exception: " STR_FMT, STR_ARG(words));
 	}
-	if (image_abi(t->img)->width == 8 && from) {
-		for (addr_t at = from & ~(addr_t)7; at < to && at - from < STACK_MAX; at += 8) {
-			addr_t header;
-			if (image_read_ptr(t->img, at, &header) < 0)
-				break;
-			const struct str words = exception_words(t, r, header);
-			if (!words.s)
-				continue;
-			if (!thrown) {
-				r->verdict.likely = true;
-				report_problem(r, P_LIKELY, "the C++ exception was found on the stack of the function that ended the process");
-			}
-			return str_printf(r->arena, "an uncaught C++ exception: " STR_FMT, STR_ARG(words));
-		}
-	}
-	/* `throw;` where nothing is handled terminates too. */
-	return thrown && !rethrown ? STR("an uncaught C++ exception (its type is not known)") : STR("C++'s std::terminate was called");
+	return e.thrown && !e.rethrown ? STR("an uncaught C++ exception (its type is not known)") : STR("C++'s std::terminate was called");
 }
