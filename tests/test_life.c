@@ -7,6 +7,7 @@
 
 #include "build_py.h"
 #include "every_layout.h"
+#include "inspect/life.h"
 #include "inspect/parts.h"
 #include "suite.h"
 #include "whole_report.h"
@@ -191,6 +192,59 @@ START_TEST(child)
 }
 END_TEST
 
+/*
+ * fork() did not make the process: nothing of the above counts.  But where Python knows its only thread by the parent's number, vfork or
+ * clone did.
+ */
+static const struct other { int number, of_state, ppid; bool snapshot; int ns_pid; bool second; const char *want; } others[] = {
+	{ .number = PARENT, .of_state = PARENT, .ppid = PARENT, .want = "likely in a child that pid 99 made by vfork or clone" },
+	{ .number = PARENT, .of_state = PID, .ppid = PARENT, .want = "likely in a child that pid 99 made by vfork or clone" },
+	{ .of_state = PARENT, .ppid = PARENT, .want = "likely in a child that pid 99 made by vfork or clone" },
+	/* Another thread than the main one made it: the parent's number is that thread's. */
+	{ .number = 98, .of_state = PARENT, .ppid = PARENT, .want = "likely in a child that thread 99 made by vfork or clone" },
+	/* The parent has ended; it was executed; it has threads; the numbers are of another namespace, or may be. */
+	{ .number = PARENT, .of_state = PARENT, .ppid = 1 },
+	{ .number = PARENT, .of_state = PARENT },
+	{ .number = PID, .of_state = PID, .ppid = PARENT },
+	{ .number = PARENT, .of_state = PARENT, .ppid = PARENT, .second = true },
+	{ .number = PARENT, .of_state = PARENT, .ppid = PARENT, .snapshot = true, .ns_pid = 7 },
+	{ .number = PARENT, .of_state = PARENT, .ppid = PARENT, .snapshot = true },
+	{ .number = PARENT, .of_state = PARENT, .ppid = PARENT, .snapshot = true, .ns_pid = PID, .want = "likely in a child that pid 99 made by vfork or clone" },
+};
+
+START_TEST(not_forked)
+{
+	const struct layout *l = &tables[_i * SOME];
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		__auto_type c = &others[i];
+		struct build *b = build_new(l);
+		const addr_t ident = build_alloc(b, 0x100), state = build_thread(b, b->interp, ident, PID);
+		WRITE_IF(b, state, PyThread, native_thread_id, c->of_state);
+		put_modules(b, &(struct fork){ .number = c->number }, ident);
+		if (c->second)
+			build_thread(b, b->interp, ident + 0x40, PID + 1);
+		if (b->runtime)
+			WRITE_IF(b, b->runtime, PyRuntime, initialized, 1);
+		struct py *py = build_py(b);
+		struct image_facts *f = image_facts_mut(py->img);
+		f->kind = c->snapshot ? IMAGE_SNAPSHOT : IMAGE_CORE;
+		f->ppid = c->ppid;
+		f->ns_pid = c->ns_pid;
+		struct target t = { .img = py->img, .py = py, .arena = arena_new() };
+		struct report *r = report_new();
+		const struct report_thread th = { .state = state, .tid = PID };
+		life_forked(&t, r, &th, 0);
+		const bool known = c->number == c->ppid || layout_has(l, F_PyThread_native_thread_id);
+		const char *said = r->verdict.notes.n ? str_c(r->arena, r->verdict.notes.p[0].text) : "";
+		ck_assert_uint_le(r->verdict.notes.n, 1);
+		MUST(!strcmp(said, c->want && known ? c->want : ""), "%s: row %zu: \"%s\"", l->name, i, said);
+		report_free(r);
+		arena_free(t.arena);
+		build_free(b);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	size_t n;
@@ -199,6 +253,7 @@ int main(void)
 	Suite *s = suite_create("life");
 	TCase *c = tcase_create("forked");
 	tcase_add_loop_test(c, child, 0, (n_tables + SOME - 1) / SOME);
+	tcase_add_loop_test(c, not_forked, 0, (n_tables + SOME - 1) / SOME);
 	tcase_set_timeout(c, 60);
 	suite_add_tcase(s, c);
 	return suite_run(s);

@@ -252,24 +252,42 @@ static struct str parent_words(struct arena *a, const struct image_facts *f, int
 		: str_printf(a, "in a child that was forked (" STR_FMT ")", STR_ARG(depth));
 }
 
-/* The numbers that Python keeps are those of its pid namespace; all others of a snapshot are those that pysnap saw. */
-static void forked(struct target *t, struct report *r)
+/*
+ * fork() did not make it, but its only thread is known to Python by the parent's number: vfork and clone run none of Python's hooks.
+ * `number` is threading's main thread's; a thread state has that of the thread that called (3.11 on).
+ */
+static void made_otherwise(struct target *t, struct report *r, const struct report_thread *th, int64_t number)
+{
+	const struct image_facts *f = image_facts(t->img);
+	const struct thread *native;
+	uint64_t own = 0;
+	if (!t->py || f->ppid <= 0 || f->pid <= 0 || (f->ns_pid > 0 ? f->ns_pid != f->pid : f->kind == IMAGE_SNAPSHOT) ||
+	    image_threads(t->img, &native) != 1 || native[0].tid == f->ppid)
+		return;
+	if (number == f->ppid)
+		say(r, str_printf(r->arena, "likely in a child that pid %" PRId64 " made by vfork or clone", f->ppid));
+	else if (th->state && HAS(t->py, PyThread, native_thread_id) && READ(t->py, th->state, PyThread, native_thread_id, &own) == 0 && own == (uint64_t)f->ppid)
+		say(r, str_printf(r->arena, "likely in a child that %s %" PRId64 " made by vfork or clone", number > 0 ? "thread" : "pid", f->ppid));
+}
+
+void life_forked(struct target *t, struct report *r, const struct report_thread *th, int generation)
 {
 	const struct image_facts *f = image_facts(t->img);
 	const struct py *py = t->py;
 	const struct thread *native, *main = NULL;
 	size_t n = image_threads(t->img, &native);
-	const int generation = fork_generation(t);
 	struct str name = { 0 };
 	int64_t parent;
 	const bool inner = f->ns_pid > 0 && f->ns_pid != f->pid;
 	const char *where = inner ? " (in its pid namespace)" : "";
-	if (generation == 0) /* whatever looks like it: it was not */
-		return;
 	for (size_t i = 0; i < n && !main; i++)
 		if (native[i].tid == f->pid)
 			main = &native[i];
 	const int64_t number = py ? number_of_main_thread(py, py->interp_head) : -1;
+	if (generation == 0) { /* whatever looks like it: it was not */
+		made_otherwise(t, r, th, number);
+		return;
+	}
 	const bool own = number > 0 && (number == f->pid || number == f->ns_pid);
 	/* It is the one that multiprocessing forked, and none that this has forked: by its one fork, its parent, or what _bootstrap noted. */
 	if (py && launched(r, f->pid) && by_multiprocessing(py, py->interp_head, r->arena, &name, &parent) && (number < 0 || own) &&
@@ -315,5 +333,5 @@ static void forked(struct target *t, struct report *r)
 void life_notes(struct target *t, struct report *r, const struct report_thread *th)
 {
 	python_life(t, r, th);
-	forked(t, r);
+	life_forked(t, r, th, fork_generation(t));
 }

@@ -164,6 +164,7 @@ def lives(python):
                                                                      r"its parent was pid (\d+)$)"),
                               ("forked-thread", True, r"in a child that a thread other than the main one forked%s$" % (r" \(thread (\d+)\)" if by_thread else "")),
                               ("forked-c", True, forked + r"|likely in a child that C code forked without telling Python"),
+                              ("forked-kernel", version >= [3, 8], r"likely in a child that pid (\d+) made by vfork or clone$" if counted else forked),
                               ("multiprocessing", True, r'in a child that multiprocessing forked \("worker-7"\) from pid (\d+)$'),
                               ("forked-parent", False, None),
                               ("abort", False, None)):
