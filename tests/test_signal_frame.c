@@ -574,7 +574,8 @@ END_TEST
 /* Innermost first, up to a Python frame; the crash is at 0x20, the first one. */
 START_TEST(ended_itself)
 {
-	static const struct { const char *f[10], *chain; bool panicked; } cases[] = {
+	static const struct { const char *f[10], *chain; bool panicked; unsigned searched; /* from which on frames were looked for on the stack */ } cases[] = {
+		{ { "raise", "abort", "__stack_chk_fail", "smashed", "left", "over" }, "abort() <- __stack_chk_fail <- smashed <- (likely) left <- over", false, 4 },
 		{ { "__pthread_kill_implementation", "raise", "abort", "work", "run" }, "abort() <- work <- run" },
 		{ { "__pthread_kill_implementation.constprop.0", "raise@@GLIBC_2.2.5", "__GI_abort.cold", "work.isra.0" }, "abort() <- work" },
 		{ { "raise", "abort", "_Py_FatalErrorFunc.cold", "PyMem_Free.localalias" }, "abort() <- _Py_FatalErrorFunc <- PyMem_Free" },
@@ -595,6 +596,7 @@ START_TEST(ended_itself)
 	for (size_t k = 10; k-- > 0;)
 		if (cases[_i].f[k]) {
 			frames[n] = (struct report_frame){ .function = str_of(cases[_i].f[k]), .pc = 0x20 + k, .module = STR("/usr/lib/libpython3.so") };
+			frames[n].found_by = cases[_i].searched && k >= cases[_i].searched ? "scan" : "cfi";
 			list[n] = &frames[n];
 			n++;
 		}
@@ -682,7 +684,7 @@ int main(void)
 	tcase_add_loop_test(c, returned, 0, 11);
 	tcase_add_loop_test(c, handler_name, 0, 8);
 	tcase_add_loop_test(c, in_raise, 0, 6);
-	tcase_add_loop_test(c, ended_itself, 0, 9);
+	tcase_add_loop_test(c, ended_itself, 0, 11);
 	tcase_add_loop_test(c, no_frame, 0, COUNT(wrong));
 	suite_add_tcase(s, c);
 	return suite_run(s);

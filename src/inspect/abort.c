@@ -158,6 +158,7 @@ struct str abort_chain(const struct report *r, const struct report_thread *th, a
 	for (look = after; (f = inward_next(&look)) && !f->python;)
 		;
 	const bool all = !f; /* no Python below: then how the process began is all there is */
+	bool searched = false; /* from where the stack was overwritten on, what may be left of calls that are over is said to be that */
 	for (w = after; (f = inward_next(&w)) && !f->python; caller = false) {
 		if (f->signal) {
 			sb_printf(&b, " <- (a signal came)");
@@ -172,7 +173,9 @@ struct str abort_chain(const struct report *r, const struct report_thread *th, a
 			sb_printf(&b, " <- ...");
 			break;
 		}
-		sb_printf(&b, " <- ");
+		const bool guessed = f->found_by && !strcmp(f->found_by, "scan");
+		sb_printf(&b, guessed && !searched ? " <- (likely) " : " <- ");
+		searched |= guessed;
 		sb_str(&b, f->function.len ? str_function(f->function) : base);
 		if (f->function.len && other)
 			sb_printf(&b, " (" STR_FMT ")", STR_ARG(base));

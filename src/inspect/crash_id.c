@@ -181,6 +181,10 @@ void crash_ids(struct image *img, struct report *r, const struct report_thread *
 		size_t i = 0;
 		if (f->inlined) /* only known with lines */
 			continue;
+		if (f != r->verdict.caller && f->found_by && !strcmp(f->found_by, "scan")) {
+			verdict_note(r, NOTE_DETAIL_ID, STR("none is given: a native function was only found by a search of the stack"));
+			return;
+		}
 		struct str name = str_function(f->symbol.s ? f->symbol : f->function);
 		if (!name.len) {
 			verdict_note(r, NOTE_DETAIL_ID, f->module.len ? str_printf(r->arena, "none is given: a function of " STR_FMT " has no name", STR_ARG(str_base(f->module)))
