@@ -175,6 +175,37 @@ START_TEST(broken_code)
 }
 END_TEST
 
+/* A frame that is there and leads to nothing is not one that is not there. */
+START_TEST(broken_frame)
+{
+	const struct layout *l = &tables[_i];
+	if (!layout_has(l, F_PyFrameObject_f_back) || layout_has(l, F_PyFrame_previous))
+		return;
+	for (int there = 0; there < 2; there++) {
+		struct build *b = build_new(l);
+		const addr_t main = build_thread(b, b->interp, BUILD_IDENT(b), PID);
+		const addr_t code = build_code(b, &(struct build_code){ .name = "go", .file = "a.py", .firstlineno = 10, .units = 8 });
+		addr_t frame[2];
+		for (int i = 0; i < 2; i++)
+			frame[i] = build_frame(b, main, &(struct build_frame){ .code = code, .lasti = 2 });
+		if (there) {
+			build_field(b, frame[0], F_PyFrameObject_f_code, 0x41414140);
+			build_field(b, frame[0], F_PyFrameObject_f_builtins, 0x41414140);
+		} else {
+			build_field(b, frame[1], F_PyFrameObject_f_back, 0x41414140);
+		}
+		struct py *py = build_py(b);
+		struct report *r = report_new();
+		say(py->img, py, NULL, r);
+		CLEANUP(cleanup_free) char *want = xasprintf("frame 0x%llx %sis not in the capture", there ? (unsigned long long)frame[0] : 0x41414140, there ? "leads to memory that " : "");
+		ck_assert_msg(str_is(r->threads.p[0].broken, want), "%s: " STR_FMT ", not %s", l->name, STR_ARG(r->threads.p[0].broken), want);
+		ck_assert_uint_eq(r->threads.p[0].n_frames, 1);
+		report_free(r);
+		build_free(b);
+	}
+}
+END_TEST
+
 static const char *message_of(const struct report *r, enum problem id)
 {
 	for (size_t i = 0; i < r->problems.n; i++)
@@ -761,6 +792,7 @@ int main(void)
 	TCase *c = tcase_create("threads");
 	tcase_add_loop_test(c, threads, 0, n_tables);
 	tcase_add_loop_test(c, broken_code, 0, n_tables);
+	tcase_add_loop_test(c, broken_frame, 0, n_tables);
 	tcase_add_loop_test(c, small_losses, 0, n_tables);
 	tcase_add_loop_test(c, contradictions, 0, n_tables);
 	tcase_add_loop_test(c, inherited_name, 0, n_tables);

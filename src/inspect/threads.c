@@ -171,12 +171,14 @@ static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f,
 static struct str why_broken(struct collect *c, int rc, addr_t at, const char *why)
 {
 	unsigned long long a = at;
+	uint8_t byte;
 	if (why)
 		return str_of(why);
 	if (rc == ERR_CORRUPT && !at)
 		return str_of("the chain of frames ends in the middle of a run of the evaluation loop");
 	switch (rc) {
-	case ERR_FAULT: return str_printf(c->r->arena, "frame 0x%llx is not in the capture", a);
+	case ERR_FAULT:
+		return str_printf(c->r->arena, "frame 0x%llx %sis not in the capture", a, image_read(c->t->img, at, &byte, 1) == 0 ? "leads to memory that " : "");
 	case ERR_CORRUPT: return str_printf(c->r->arena, "frame 0x%llx cannot be right: the chain loops there or does not lead to a frame", a);
 	}
 	return str_printf(c->r->arena, "frame 0x%llx: %s", a, err_word(rc));
