@@ -61,7 +61,8 @@ static bool is_known(const struct report *r, const struct report_thread *th)
 		for (size_t k = 0; k < th->n_interpreters; k++)
 			its |= th->interpreters[k] == in->id;
 		its |= th->interpreter == in->id;
-		if (its && (!in->gil_known || (in->gil_locked && (in->gil_holder_tid < 0 || in->gil_holder_tid == th->tid))))
+		/* A state that runs nothing does not tell which thread runs it. */
+		if (its && (!in->gil_known || (in->gil_locked && (in->gil_holder_tid < 0 || in->gil_holder_tid == th->tid || !in->gil_holder_runs))))
 			return false;
 	}
 	return true;

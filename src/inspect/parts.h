@@ -21,6 +21,9 @@ void threads_sort(struct report *r, bool one_meant);
 /* Mark the kernel's names that are another thread's Python name. */
 void threads_inherited_names(struct report *r);
 
+/* NULL: it is none that is known. */
+const char *syscall_name(const struct abi *abi, int64_t nr);
+
 /* How to have the whole file where it is cut or damaged; otherwise (may be NULL) where it is whole. */
 bool module_absent(const struct target *t, const struct module *m); /* not here, or not used: the report lists it as that */
 const char *whole_or(const struct target *t, const char *otherwise);

@@ -280,19 +280,6 @@ static void stack_of(struct collect *c, const struct state *const *states, size_
 	put_stack(c, out);
 }
 
-static const char *waits_in(const struct abi *abi, const struct regs *regs)
-{
-	static const struct { uint16_t machine; int64_t nr; const char *name; } calls[] = {
-#define SYSCALL(machine, nr, name) { machine, nr, name },
-#include "syscalls.def"
-#undef SYSCALL
-	};
-	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-		if (calls[i].machine == abi->machine && calls[i].nr == regs->syscall.nr)
-			return calls[i].name;
-	return NULL;
-}
-
 /* What the image's own thread says, laid into the report's. */
 static void native_facts(struct collect *c, const struct thread *t, struct report_thread *out)
 {
@@ -302,7 +289,7 @@ static void native_facts(struct collect *c, const struct thread *t, struct repor
 		out->name_from_kernel = true;
 	}
 	if (t->regs.syscall.known) {
-		const char *call = t->regs.syscall.nr >= 0 ? waits_in(image_abi(c->t->img), &t->regs) : NULL;
+		const char *call = t->regs.syscall.nr >= 0 ? syscall_name(image_abi(c->t->img), t->regs.syscall.nr) : NULL;
 		out->on_cpu = t->regs.syscall.nr < 0;
 		if (call)
 			out->waits_in = str_of(call);
@@ -363,7 +350,7 @@ static void take_interp(struct collect *c, const struct py_interp *in, size_t nt
 	for (size_t i = 0; i < more.n && c->states.n + list.n < c->lim->threads; i++)
 		*vec_push(&list) = more.p[i];
 	vec_free(&more);
-	*vec_push(&c->r->interps) = (struct report_interp){ id, in->main, in->gil_known, in->gil_locked, -1 };
+	*vec_push(&c->r->interps) = (struct report_interp){ id, in->main, in->gil_known, in->gil_locked, -1, false };
 	py_find_starting(py, list.p, list.n);
 	for (size_t i = list.n; i-- > 0;)
 		*vec_push(&c->states) = (struct state){ .th = list.p[i], .interp = nth };
@@ -456,6 +443,29 @@ static void chain_states(struct collect *c)
 		report_problem(c->r, P_RUNNER_UNSURE, unsure, (long long)unsure_tid, whole_or(c->t, "nothing lifts this: the process's memory does not tell"));
 }
 
+/*
+ * The lock is a thread state's.  One that runs nothing only says which thread made it: where that has another of the same interpreter, this one may
+ * have been made for another thread, which took it (PyThreadState_New, PyEval_AcquireThread), so that nothing tells who holds the lock.
+ */
+static void place_holders(struct collect *c)
+{
+	unsigned long left = FRAMES_OF_ALL;
+	CLEANUP(cleanup_free) struct state **holder = xcalloc(c->r->interps.n + 1, sizeof *holder);
+	CLEANUP(cleanup_free) bool *doubtful = xcalloc(c->r->interps.n + 1, sizeof *doubtful);
+	for (size_t i = 0; i < c->states.n; i++)
+		if (c->states.p[i].th.holds_gil) {
+			holder[c->states.p[i].interp] = &c->states.p[i];
+			place_state(c->t->py, &c->states.p[i], &left);
+		}
+	for (size_t i = 0; i < c->states.n; i++) {
+		const struct state *st = &c->states.p[i], *h = holder[st->interp];
+		doubtful[st->interp] |= h && h != st && !h->runs && st->th.tid && st->th.tid == h->th.tid;
+	}
+	for (size_t i = 0; i < c->r->interps.n; i++)
+		if (doubtful[i])
+			holder[i]->th.holds_gil = false;
+}
+
 struct placed { bool runs; addr_t at; size_t order; const struct state *st; };
 
 /* Innermost first: stacks grow to lower addresses; those that run nothing are outside. */
@@ -534,7 +544,7 @@ static void take_thread(struct collect *c, size_t first, bool have_main, uint64_
 	stack_of(c, inner, n_states, e ? e->image : 0, out);
 }
 
-struct holder { addr_t state; int64_t tid; /* -1: it holds none, or has no thread */ };
+struct holder { addr_t state; int64_t tid; /* -1: it holds none, or has no thread */ bool runs; };
 
 static int holder_order(const void *a, const void *b)
 {
@@ -571,15 +581,17 @@ static void gil_holders(struct collect *c, const struct py_interp *list, size_t 
 {
 	struct VEC(struct holder) all = { 0 };
 	for (size_t i = 0; i < c->states.n; i++)
-		*vec_push(&all) = (struct holder){ c->states.p[i].th.addr, c->states.p[i].th.holds_gil && c->states.p[i].th.tid ? c->states.p[i].th.tid : -1 };
+		*vec_push(&all) = (struct holder){ c->states.p[i].th.addr, c->states.p[i].th.holds_gil && c->states.p[i].th.tid ? c->states.p[i].th.tid : -1, c->states.p[i].runs };
 	if (all.n)
 		qsort(all.p, all.n, sizeof *all.p, holder_order);
 	addr_t said = 0;
 	for (size_t i = n; i-- > 0;) {
-		struct holder key = { list[i].gil_holder, 0 };
+		struct holder key = { .state = list[i].gil_holder };
 		const struct holder *h = all.n ? bsearch(&key, all.p, all.n, sizeof *all.p, holder_order) : NULL;
-		if (h && h->tid > 0)
+		if (h && h->tid > 0) {
 			c->r->interps.p[n - 1 - i].gil_holder_tid = h->tid;
+			c->r->interps.p[n - 1 - i].gil_holder_runs = h->runs;
+		}
 		/* Those that share a lock come one after the other. */
 		if (!list[i].gil_locked || !list[i].gil_holder || list[i].gil_holder == said || h)
 			continue;
@@ -619,6 +631,7 @@ static void python_threads(struct collect *c)
 	for (size_t i = list.n; i-- > 0;)
 		take_interp(c, &list.p[i], list.n - 1 - i);
 	chain_states(c);
+	place_holders(c);
 	for (int stale = 0; stale < 2; stale++) /* what those show that have no thread any more is the others', if both have it */
 		for (size_t i = 0; i < c->states.n; i++)
 			if (!c->states.p[i].chained && c->states.p[i].th.stale == stale)

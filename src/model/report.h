@@ -103,7 +103,8 @@ struct report_group { const size_t *threads; size_t n; }; /* indexes of threads 
 struct report_note { const char *key; struct str text; };
 #define NOTE_DETAIL_ID "detail id" /* the key of why there is none */
 
-struct report_interp { int64_t id; /* up to 3.6, which number none: its place, the main one first */ bool main; bool gil_known, gil_locked; int64_t gil_holder_tid; /* -1: nobody or not known */ };
+struct report_interp { int64_t id; /* up to 3.6, which number none: its place, the main one first */ bool main; bool gil_known, gil_locked; int64_t gil_holder_tid; /* -1: nobody or not known */
+	bool gil_holder_runs; /* and its thread state has Python frames */ };
 
 struct report_module { struct str path, build_id, disk_path, disk_build_id, file, debug_file; uint64_t start, end; const char *symbols; /* "full" "mini" "dynsym" "none" "mismatch" */ };
 
