@@ -26,5 +26,10 @@ def unfolded(rep, thread):
     return out
 
 
+def names_python(rep):
+    """Are all functions' names known of the file that the interpreter is in?"""
+    return any(m.get("symbols") == "full" and os.path.basename(m["path"]).startswith(("python", "libpython")) for m in rep["modules"])
+
+
 def codes(rep):
     return [p["code"] for p in rep["problems"]]
