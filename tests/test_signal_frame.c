@@ -122,6 +122,33 @@ START_TEST(frame)
 }
 END_TEST
 
+/*
+ * A stack pointer that leads nowhere is one of a context only where code faulted by it: an address near it that is not mapped, too.
+ */
+START_TEST(astray)
+{
+	enum { FAR = 0x9000000 };
+	static const struct { addr_t sp, pc; unsigned trap; bool is; } rows[] = {
+		{ FAR, CODE + 8, TRAP_PAGE, true }, { FAR + 16, CODE + 8, TRAP_PAGE, true }, { FAR + 16, DATA, TRAP_PAGE, false }, { FAR + 16, 0x900000, TRAP_PAGE, false },
+		{ FAR + 0x900000, CODE + 8, TRAP_PAGE, false }, { FAR + 16, CODE + 8, TRAP_DIVIDE, false },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct build_elf *b = with_code(&kinds[0]);
+		uint8_t *at = build_elf_memory(b, STACK, 0x4000, 3) + (SP - STACK) + CONTEXT;
+		build_elf_memory(b, DATA, 0x1000, 3);
+		put_context(b, at, &kinds[0], rows[i].pc, rows[i].sp);
+		build_elf_put(b, at + kinds[0].trap, 8, rows[i].trap);
+		build_elf_put(b, at + kinds[0].fault, 8, FAR);
+		struct image *img = build_elf_open(b);
+		struct signal_frame f;
+		const bool is = signal_frame_next(img, build_elf_first(img), 0, &f) == 0;
+		ck_assert_msg(is == rows[i].is && (!is || (f.regs.sp == rows[i].sp && f.regs.pc == rows[i].pc)), "%zu", i);
+		image_close(img);
+		build_elf_free(b);
+	}
+}
+END_TEST
+
 /* Each word that tells a frame from other data, and the code that is returned to, is looked at. */
 START_TEST(spoilt)
 {
@@ -673,6 +700,7 @@ int main(void)
 	TCase *c = tcase_create("signal_frame");
 	tcase_add_loop_test(c, frame, 0, COUNT(kinds));
 	tcase_add_loop_test(c, spoilt, 0, COUNT(kinds));
+	tcase_add_test(c, astray);
 	tcase_add_test(c, no_return_code);
 	tcase_add_loop_test(c, overflown, 0, 4);
 	tcase_add_loop_test(c, origin, 0, COUNT(origins));

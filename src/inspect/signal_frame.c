@@ -113,6 +113,18 @@ static bool returns_there(struct image *img, addr_t context, const struct signal
 	return image_read(img, to, code, k->back_size) < 0 || memcmp(code, k->back_code, k->back_size) == 0;
 }
 
+/*
+ * Did the stack pointer lead nowhere (a frame that was larger than what was left, a register that was overwritten), and code of the process
+ * fault by it?  A handler with a stack of its own sees that.
+ */
+static bool fell_off(struct image *img, const struct signal_frame *f)
+{
+	enum { NEAR = 1 << 16 /* as far as a function may touch its frame first */ };
+	struct mapped m;
+	return f->trapped && f->trap == TRAP_PAGE && f->regs.sp && (f->addr > f->regs.sp ? f->addr - f->regs.sp : f->regs.sp - f->addr) <= NEAR &&
+	       image_mapped_at(img, f->addr, &m) < 0 && image_mapped_at(img, f->regs.pc, &m) == 0 && m.prot & 4;
+}
+
 /* A context at `at`?  The kernel wrote it, so what must be zero is, and what was interrupted stood somewhere. */
 static bool take_context(struct image *img, const struct signal_context *s, const struct signal_kind *k, addr_t at, struct signal_frame *ret)
 {
@@ -132,8 +144,6 @@ static bool take_context(struct image *img, const struct signal_context *s, cons
 	f.regs.sp = word_at(abi, b + s->sp, width);
 	f.regs.pc = word_at(abi, b + s->pc, width);
 	f.regs.syscall.nr = -1;
-	if (!stack_of(img, f.regs.sp))
-		return false;
 	if (s->traps) {
 		f.trap = (unsigned)word_at(abi, b + s->trap, width);
 		f.error = word_at(abi, b + s->error, width);
@@ -144,6 +154,8 @@ static bool take_context(struct image *img, const struct signal_context *s, cons
 	f.addr = word_at(abi, b + s->fault, width);
 	if (s->records)
 		take_syndrome(img, at + s->records, &f);
+	if (!stack_of(img, f.regs.sp) && !fell_off(img, &f))
+		return false;
 	if (k->info)
 		take_info(img, at + (addr_t)(int64_t)k->info, &f);
 	*ret = f;
