@@ -1,10 +1,11 @@
-/* Exceptions of a thread under every built-in layout: where they are kept, what they say, where they have been; then damaged. */
+/* Exceptions of a thread under every built-in layout: where they are kept, what they say, where they have been, what is claimed of them; then damaged. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "build_py.h"
 #include "every_layout.h"
+#include "inspect/parts.h"
 #include "python/exception.h"
 #include "suite.h"
 
@@ -114,6 +115,30 @@ static void where_it_is_kept(const struct layout *l)
 	build_lose(b, thread, 8192);
 	ck_assert_int_eq(py_exception_raised(build_py(b), thread, &e), ERR_FAULT);
 	build_free(b);
+}
+
+/* What is kept is None where nothing is handled: of what cannot be read, and may be that, nothing is claimed. */
+static void what_may_be_none(const struct layout *l)
+{
+	for (int known = 0; known < 2; known++) {
+		struct build *b = build_new(l);
+		const addr_t thread = build_thread(b, b->interp, BUILD_IDENT(b), 100), lost = build_alloc(b, 0x3000) + 0x1000;
+		handle(b, handling_place(b, thread), lost, lost, 0);
+		build_lose(b, lost, 0x400);
+		struct py *py = build_py(b);
+		if (!known)
+			py->types.none = 0;
+		struct target t = { .img = py->img, .py = py, .arena = arena_new() };
+		struct report *r = report_new();
+		const struct report_thread th = { .state = thread, .tid = 100 };
+		exceptions_add(&t, r, &th, &(struct regs){ 0 });
+		const bool typed = !layout_has(l, F_PyErrItem_exc_value) || layout_has(l, F_PyErrItem_exc_type);
+		MUST(r->exceptions.n == (known && typed), "%s: %zu exceptions", l->name, r->exceptions.n);
+		MUST(r->verdict.exceptions_known == (known && typed), "%s: that is known", l->name);
+		report_free(r);
+		arena_free(t.arena);
+		build_free(b);
+	}
 }
 
 static void expect(struct py *py, struct build *b, addr_t type, addr_t value, size_t max, const char *type_want, const char *want)
@@ -369,7 +394,7 @@ static void odd_finallies(const struct layout *l)
 	}
 }
 
-static void (*const cases[])(const struct layout *l) = { where_it_is_kept, what_it_says, whose_text, odd_texts, where_it_has_been, what_a_finally_holds, odd_finallies };
+static void (*const cases[])(const struct layout *l) = { where_it_is_kept, what_may_be_none, what_it_says, whose_text, odd_texts, where_it_has_been, what_a_finally_holds, odd_finallies };
 
 START_TEST(exceptions)
 {

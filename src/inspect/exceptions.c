@@ -62,13 +62,16 @@ static void fill(struct target *t, struct report *r, const struct report_thread 
 		add_traceback(t, r, e->traceback, shown, left, out);
 }
 
-static void add(struct target *t, struct report *r, const struct report_thread *th, const struct py_exception *e, bool raised, bool kept)
+/* false: it may be None, which stands there where nothing is handled, and which is not in the file. */
+static bool add(struct target *t, struct report *r, const struct report_thread *th, const struct py_exception *e, bool raised, bool kept)
 {
-	struct report_exception *out = vec_push(&r->exceptions);
-	out->raised = raised;
-	out->kept = kept;
+	struct report_exception out = { .raised = raised, .kept = kept };
 	uint64_t left = READ_MAX;
-	fill(t, r, th, e, PASSED, &left, out);
+	fill(t, r, th, e, PASSED, &left, &out);
+	if (!raised && !t->py->types.none && (!out.type.s || str_is(out.type, "NoneType")))
+		return false;
+	*vec_push(&r->exceptions) = out;
+	return true;
 }
 
 /* 2.7 keeps one until the function returns that handled it: of a thread that goes its way that says nothing. */
@@ -98,17 +101,16 @@ void exceptions_add(struct target *t, struct report *r, const struct report_thre
 	if (raised == 0)
 		add(t, r, th, &e, true, false);
 	int held = py_exception_in_finally(t->py, th->state, &e);
-	if (held == 0)
-		add(t, r, th, &e, false, false);
+	if (held == 0 && !add(t, r, th, &e, false, false))
+		held = ERR_FAULT;
 	int handled = py_exception_handled(t->py, th->state, &e);
-	if (handled == 0)
-		add(t, r, th, &e, false, TRAIT(t->py, handled_kept) > 0);
+	if (handled == 0 && !add(t, r, th, &e, false, TRAIT(t->py, handled_kept) > 0))
+		handled = ERR_FAULT;
 	r->verdict.exceptions_known = (raised == 0 || raised == ERR_ABSENT) && (held == 0 || held == ERR_ABSENT) && (handled == 0 || handled == ERR_ABSENT);
 	if (r->exceptions.n)
 		return;
 	bool sure;
-	if (uncaught_find(t, th, regs, &e, &sure)) {
-		add(t, r, th, &e, false, false);
+	if (uncaught_find(t, th, regs, &e, &sure) && add(t, r, th, &e, false, false)) {
 		r->exceptions.p[0].uncaught = true;
 		r->exceptions.p[0].likely = !sure;
 	} else if (r->verdict.exceptions_known && uncaught_printed(th, regs->pc)) {
