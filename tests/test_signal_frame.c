@@ -613,6 +613,9 @@ START_TEST(ended_itself)
 		{ { "raise", "abort", "std::sys_common::backtrace::__rust_end_short_backtrace", "rust_begin_unwind", "core::panicking::panic_nounwind_fmt",
 		    "core::panicking::panic_cannot_unwind", "go_on" }, "abort() <- core::panicking::panic_cannot_unwind <- go_on", true },
 		{ { "raise", "abort", "std::process::abort", "give_up", "std::panicking::try" }, "abort() <- give_up <- std::panicking::try", false },
+		{ { "raise", "abort", "std::sys::pal::unix::abort_internal", "std::process::abort", "std::panicking::catch_unwind::do_call", "f" },
+		  "abort() <- std::panicking::catch_unwind::do_call <- f", false },
+		{ { "raise", "abort", "std::process::abort", "std::panicking::try", "f" }, "abort() <- std::panicking::try <- f", false },
 		{ { "raise", "abort", "work", "std::panicking::begin_panic" }, "abort() <- work <- std::panicking::begin_panic", false },
 		{ { "read", "rust_panic" }, NULL, false },
 	};

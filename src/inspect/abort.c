@@ -65,6 +65,11 @@ static bool rust_machinery(struct str name, bool *panics)
 		{ "std::sys::", false, false }, { "std::sys_common::", false, false }, { "std::process::abort", true, false }, { "std::alloc::rust_oom", false, false },
 		{ "__rust_abort", true, false },
 	};
+	/* What runs a program's own code, to catch its panics, may have that inlined. */
+	static const char *const runs[] = { "std::panicking::try", "std::panicking::catch_unwind", "std::panicking::r#try" };
+	for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+		if (str_starts(name, runs[i]))
+			return false;
 	for (size_t i = 0; name.len && i < sizeof names / sizeof *names; i++)
 		if (names[i].all ? str_is(name, names[i].name) : str_starts(name, names[i].name)) {
 			*panics |= names[i].panics;
