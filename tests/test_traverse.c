@@ -263,6 +263,19 @@ static void others(const struct layout *l)
 	WRITE(b, type, PyType, tp_weaklistoffset, (uint64_t)-4000);
 	expect(b, node, WILD + type_offset(b), false, -1, "far before it", 0);
 
+	/* What CPython has of its own is known by name; a class of that name is not it. */
+	if (layout_has(l, F_PyCell_ob_ref)) {
+		const addr_t at = (addr_t)l->offset[F_PyCell_ob_ref];
+		snprintf(name, sizeof name, "word at +0x%llx", (unsigned long long)at);
+		for (int class = 0; class < 2; class++) {
+			const addr_t cells = build_type(b, "cell", O_OTHER, class), cell = build_object(b, cells, at + width);
+			WRITE(b, cells, PyType, tp_basicsize, at + width);
+			build_ptr(b, cell + at, WILD);
+			expect(b, cell, WILD, true, TRAVERSED_ITEM, class ? name : "ob_ref", WILD);
+			expect(b, cell, WILD, false, class ? -1 : TRAVERSED_ITEM, "ob_ref", WILD);
+		}
+	}
+
 	/* A class of list's kind, with a word of its own behind those of list. */
 	const addr_t derived = build_type(b, "Kind", O_LIST, true), own = l->size[S_PyList] + width;
 	WRITE(b, b->types.list, PyType, tp_basicsize, own);

@@ -180,7 +180,7 @@ static int set(const struct trip *s)
 
 #define WEAK_REFERENCES "list of weak references"
 
-/* What CPython calls its own. */
+/* What CPython calls its own; a class may have such a name, too. */
 static const struct { const char *type; enum py_struct is; } own[] = {
 	{ "function", S_PyFunction }, { "module", S_PyModule }, { "cell", S_PyCell }, { "method", S_PyMethod }, { "instancemethod", S_PyMethod }, { "generator", S_PyGen },
 	{ "coroutine", S_PyGen }, { "async_generator", S_PyGen }, { "builtin_function_or_method", S_PyCFunction }, { "traceback", S_PyTraceback },
@@ -225,7 +225,7 @@ static const struct py_struct_info *struct_of(const struct trip *s)
 	struct str name;
 	if (s->o.kind == O_EXCEPTION)
 		return &py_struct_info[S_PyException];
-	if (type_name(s->py, s->o.type, a, &name) == 0)
+	if (!(s->o.flags >> TRAIT(s->py, flag_heap_type) & 1) && type_name(s->py, s->o.type, a, &name) == 0)
 		for (size_t i = 0; i < sizeof own / sizeof *own; i++)
 			if (str_is(name, own[i].type))
 				return &py_struct_info[own[i].is];
