@@ -195,6 +195,11 @@ static void no_cframe(const struct layout *l)
 	WRITE(b, inner, PyCFrame, current_frame, 0);
 	s = walk_thread(build_py(b));
 	ck_assert_msg(s.rc == ERR_CORRUPT && s.n == 0 && s.w.why && strstr(s.w.why, "an older one has"), "%s: %d, %d", l->name, s.rc, s.n);
+	/* Zeros where the stack was overwritten are not those of a thread that runs nothing. */
+	WRITE(b, inner, PyCFrame, previous, 0);
+	s = walk_thread(build_py(b));
+	ck_assert_msg(s.rc == ERR_CORRUPT && s.n == 0 && s.w.why && strstr(s.w.why, "leads to none"), "%s: %d, %d", l->name, s.rc, s.n);
+	WRITE(b, inner, PyCFrame, previous, outer);
 	/* What was not captured says nothing. */
 	WRITE(b, inner, PyCFrame, current_frame, caller);
 	build_lose(b, inner, 64);

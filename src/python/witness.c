@@ -64,6 +64,8 @@ static const char *no_frame(const struct py *py, addr_t thread)
 				return "its C frame has no frame, though an older one has";
 			if (READ(py, at, PyCFrame, previous, &at) < 0)
 				break;
+			if (!at) /* the oldest is the thread state's own (3.11, 3.12 Python/ceval.c: every call links to the one before) */
+				return "its C frame leads to none, as where the stack that it is on was overwritten";
 		}
 	}
 	return NULL;
