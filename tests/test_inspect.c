@@ -324,6 +324,7 @@ static const struct { const char *modules[6], *culprit; } culprits[] = {
 	{ { "/usr/lib/libc.so.6", "/usr/lib/libffi.so.8", "/y/_ctypes.cpython-312.so", "/usr/bin/python3.12", "" }, NULL },
 	{ { "/usr/lib/libc.so.6", "", "/x/other.so" }, NULL },
 	{ { "", "/x/other.so" }, NULL },
+	{ { "/usr/lib/libc.so.6", "/usr/lib/libasan.so.8.0.0", "/usr/lib/libpython3.12.so.1.0", "" }, NULL },
 	{ { "/x/libcrypto.so.3", "" }, "/x/libcrypto.so.3" },
 	{ { NULL }, NULL },
 };

@@ -601,7 +601,14 @@ END_TEST
 /* Innermost first, up to a Python frame; the crash is at 0x20, the first one. */
 START_TEST(ended_itself)
 {
-	static const struct { const char *f[10], *chain; bool panicked; unsigned searched; /* from which on frames were looked for on the stack */ } cases[] = {
+	static const struct { const char *f[10], *chain; bool panicked; unsigned searched; /* from which on frames were looked for on the stack */ const char *sanitizer; } cases[] = {
+		{ { "raise", "abort", "__sanitizer::Abort", "__sanitizer::Die", "__asan::ScopedInErrorReport::~ScopedInErrorReport", "__asan::ReportGenericError",
+		    "__asan_report_load1", "work" }, "abort() <- __asan_report_load1 <- work", .sanitizer = "AddressSanitizer" },
+		{ { "raise", "abort", "__sanitizer::Abort", "__sanitizer::Die", "__ubsan_handle_add_overflow_abort", "work" },
+		  "abort() <- __ubsan_handle_add_overflow_abort <- work", .sanitizer = "UndefinedBehaviorSanitizer" },
+		{ { "raise", "abort", "__sanitizer::Abort", "__sanitizer::Die", "other", "__asan_report_load1" }, "abort() <- other <- __asan_report_load1", .sanitizer = "a sanitizer" },
+		{ { "raise", "abort", "work", "__sanitizer::Abort" }, "abort() <- work <- __sanitizer::Abort" },
+		{ { "raise", "__sanitizer::Abort" }, "raise()", .sanitizer = "a sanitizer" },
 		{ { "raise", "abort", "__stack_chk_fail", "smashed", "left", "over" }, "abort() <- __stack_chk_fail <- smashed <- (likely) left <- over", false, 4 },
 		{ { "__pthread_kill_implementation", "raise", "abort", "work", "run" }, "abort() <- work <- run" },
 		{ { "__pthread_kill_implementation.constprop.0", "raise@@GLIBC_2.2.5", "__GI_abort.cold", "work.isra.0" }, "abort() <- work" },
@@ -635,6 +642,8 @@ START_TEST(ended_itself)
 	const struct str chain = abort_chain(r, &th, 0x20);
 	ck_assert_msg(cases[_i].chain ? str_is(chain, cases[_i].chain) : !chain.s, STR_FMT, STR_ARG(chain));
 	ck_assert_int_eq(abort_panicked(&th, 0x20), cases[_i].panicked);
+	const char *sanitizer = abort_sanitizer(&th, 0x20);
+	ck_assert_msg(cases[_i].sanitizer ? sanitizer && !strcmp(sanitizer, cases[_i].sanitizer) : !sanitizer, "%s", sanitizer);
 	report_free(r);
 }
 END_TEST
@@ -715,7 +724,7 @@ int main(void)
 	tcase_add_loop_test(c, returned, 0, 11);
 	tcase_add_loop_test(c, handler_name, 0, 8);
 	tcase_add_loop_test(c, in_raise, 0, 6);
-	tcase_add_loop_test(c, ended_itself, 0, 11);
+	tcase_add_loop_test(c, ended_itself, 0, 16);
 	tcase_add_loop_test(c, no_frame, 0, COUNT(wrong));
 	suite_add_tcase(s, c);
 	return suite_run(s);

@@ -1,7 +1,8 @@
-/* Why a process ended itself: by CPython's fatal error (fatal.c), by C++ (cxx_exception.c), by a panic of Rust's, or by glibc, whose message a variable holds. */
+/* Why a process ended itself: by CPython's fatal error (fatal.c), by C++ (cxx_exception.c), by a panic of Rust's, by a sanitizer, or by glibc, whose message a variable holds. */
 #include "inspect/abort.h"
 
 #include <signal.h>
+#include <string.h>
 
 #include "inspect/cxx_exception.h"
 #include "inspect/fatal.h"
@@ -90,6 +91,45 @@ bool abort_panicked(const struct report_thread *th, addr_t pc)
 	return panics;
 }
 
+/* ---- sanitizers */
+
+/* Of gcc's and clang's, what their functions' names begin with (compiler-rt/lib): code that was made with them calls such ones, and interceptors. */
+static const struct { const char *begins, *name; } sanitizers[] = {
+	{ "__asan", "AddressSanitizer" }, { "__hwasan", "HWAddressSanitizer" }, { "__ubsan", "UndefinedBehaviorSanitizer" }, { "__tsan", "ThreadSanitizer" },
+	{ "__msan", "MemorySanitizer" }, { "__lsan", "LeakSanitizer" },
+};
+
+/* What one runs before it ends the process: of its namespaces.  NULL: it is none of that; "": common to all of them. */
+static const char *sanitizer_machinery(struct str name)
+{
+	if (str_starts(name, "__sanitizer::"))
+		return "";
+	for (size_t i = 0; i < sizeof sanitizers / sizeof *sanitizers; i++) {
+		const size_t len = strlen(sanitizers[i].begins);
+		if (str_starts(name, sanitizers[i].begins) && str_starts((struct str){ name.s + len, name.len - len }, "::"))
+			return sanitizers[i].name;
+	}
+	return NULL;
+}
+
+/* Which sanitizer called abort(), because of abort_on_error (sanitizer_common: Die, Abort); NULL: none did. */
+const char *abort_sanitizer(const struct report_thread *th, addr_t pc)
+{
+	struct inward w = inward_from(th, pc);
+	const struct report_frame *f;
+	while ((f = inward_next(&w)) && !f->python && !f->likely && abort_raises(f->function))
+		;
+	if (!f || f->python || f->likely || !str_is(str_function(f->function), "__sanitizer::Abort"))
+		return NULL;
+	const char *name = "";
+	for (; f && !f->python && !f->likely && !*name && (name = sanitizer_machinery(str_function(f->function))); f = inward_next(&w))
+		;
+	for (size_t i = 0; f && !f->python && !f->likely && !name && i < sizeof sanitizers / sizeof *sanitizers; i++)
+		if (str_starts(f->function, sanitizers[i].begins))
+			return sanitizers[i].name;
+	return name && *name ? name : "a sanitizer";
+}
+
 /* ---- what is said */
 
 struct str abort_title(struct target *t, struct report *r, const struct report_thread *th, addr_t pc)
@@ -102,6 +142,9 @@ struct str abort_title(struct target *t, struct report *r, const struct report_t
 		return str_printf(r->arena, "SIGABRT: " STR_FMT, STR_ARG(text));
 	if (abort_panicked(th, pc))
 		return STR("SIGABRT: a Rust panic");
+	const char *sanitizer = abort_sanitizer(th, pc);
+	if (sanitizer)
+		return str_printf(r->arena, "SIGABRT: %s ended the process", sanitizer);
 	const int prints = prints_message(th, pc);
 	text = prints < 0 ? (struct str){ 0 } : libc_message(t, r->arena);
 	if (text.s && !prints) {
@@ -156,7 +199,7 @@ struct str abort_chain(const struct report *r, const struct report_thread *th, a
 			sb_str(&b, str_function(f->function));
 		}
 	bool panics = false;
-	for (look = after; (f = inward_next(&look)) && !f->python && rust_machinery(str_function(f->function), &panics);)
+	for (look = after; (f = inward_next(&look)) && !f->python && (rust_machinery(str_function(f->function), &panics) || sanitizer_machinery(str_function(f->function)));)
 		after = look;
 	size_t n = 1u + fatal;
 	bool caller = fatal; /* of the fatal error: shown, whatever it is */

@@ -1,4 +1,4 @@
-/* Why a process ended itself: the text of a fatal error, of a failed assertion, the C++ exception that nobody caught, a panic of Rust's. */
+/* Why a process ended itself: the text of a fatal error, of a failed assertion, the C++ exception that nobody caught, a panic of Rust's, a sanitizer. */
 #ifndef INSPECT_ABORT_H
 #define INSPECT_ABORT_H
 
@@ -10,6 +10,8 @@ struct str abort_title(struct target *t, struct report *r, const struct report_t
 struct str abort_chain(const struct report *r, const struct report_thread *th, addr_t pc);
 /* Was it a panic of Rust's that ended it? */
 bool abort_panicked(const struct report_thread *th, addr_t pc);
+/* Which sanitizer ended it, "AddressSanitizer"; NULL: none did. */
+const char *abort_sanitizer(const struct report_thread *th, addr_t pc);
 /* Is this the name of a function that ends the process or sends it a signal? */
 bool abort_raises(struct str name);
 
