@@ -453,6 +453,31 @@ START_TEST(table)
 }
 END_TEST
 
+/* A place in code of no file has its address, also that of a null pointer that was called. */
+START_TEST(no_file)
+{
+	static const struct { struct str function; uint64_t pc; const char *in; } rows[] = {
+		{ STR("JIT code"), 0x7f52ea4f6017, "\n  in         JIT code at 0x7f52ea4f6017\n" }, { { 0 }, 0, "\n  in         0x0\n" },
+	};
+	for (size_t i = 0; i < 2; i++) {
+		struct report *r = report_new();
+		struct report_frame f = { .function = rows[i].function, .pc = rows[i].pc, .at = { -1, -1, -1, -1 } };
+		const struct report_frame *stack[] = { &f };
+		build_thread(r, 1, NULL);
+		build_stack(r, stack, 1);
+		report_group(r);
+		r->verdict.kind = VERDICT_CRASH;
+		r->verdict.thread = 0;
+		r->verdict.native = &f;
+		size_t len;
+		char *text = rendered(r, "text", (size_t)-1, &plain, &len);
+		ck_assert_msg(strstr(text, rows[i].in) != NULL, "%s", text);
+		free(text);
+		report_free(r);
+	}
+}
+END_TEST
+
 /* Big reports stay small on paper and quick: folded, grouped, and no form grows with what is hidden. */
 START_TEST(scales)
 {
@@ -582,6 +607,7 @@ int main(void)
 	tcase_add_loop_test(c, clip, 0, 4);
 	tcase_add_test(c, clip_marks);
 	tcase_add_test(c, scales_without_names);
+	tcase_add_test(c, no_file);
 	tcase_add_test(c, scales);
 	tcase_set_timeout(c, 120);
 	suite_add_tcase(s, c);

@@ -63,7 +63,9 @@ static const struct report_thread *thread_that_matters(const struct report *r)
 static void function_and_place(struct text *t, const struct report_frame *f)
 {
 	words_function(&t->b, f);
-	if (f->python || f->function.len || f->file.s) {
+	if (!f->python && f->function.len && !f->file.s && !f->module.s) { /* code of no file */
+		sb_printf(&t->b, " at 0x%" PRIx64, f->pc);
+	} else if (f->python || f->function.len || f->file.s) {
 		sb_printf(&t->b, ", ");
 		words_place(&t->b, t->r, f);
 		if (!f->python && f->file.s && f->module.s) {

@@ -123,7 +123,7 @@ void words_function(struct sb *b, const struct report_frame *f)
 	else if (f->module.len && !f->python) {
 		sb_safe(b, str_base(f->module));
 		sb_printf(b, "+0x%" PRIx64, f->offset);
-	} else if (f->pc)
+	} else if (f->pc || !f->python) /* a call of a null pointer went to 0 */
 		sb_printf(b, "0x%" PRIx64, f->pc);
 	else
 		sb_char(b, '?');
