@@ -50,6 +50,7 @@ static const struct {
 	const char *abi, *bytes; size_t n; uint64_t rdi, rsi, rbx; int64_t fault; int access; const char *text, *operands; uint64_t at, target;
 } instructions[] = {
 	{ "x86_64", BYTES("\x48\x8b\x07"), 0, 0, 0, 0, ACCESS_READ, "mov rax, [rdi]", "rdi = 0x0", 0, 0 },
+	{ "x86_64", BYTES("\xc7\x04\x25\x1c\x00\x00\x00\x01\x00\x00\x00"), 0, 0, 0, 0x1c, ACCESS_WRITE, "mov dword ptr [0x1c], 0x01", "", 0x1c, 0 },
 	{ "x86_64", BYTES("\x48\x89\x07"), 0x10, 0, 0, 0x10, ACCESS_WRITE, "mov [rdi], rax", "rdi = 0x10, rax = 0x0", 0x10, 0 },
 	{ "x86_64", BYTES("\x62\xf3\x7d\x20\x3f\x07\x00"), 0x1ff8, 0, 0, 0x2000, ACCESS_READ, "vpcmpb k0, ymm16, [rdi], 0x00", "rdi = 0x1ff8", 0x1ff8, 0 },
 	{ "x86_64", BYTES("\x80\x04\x3e\x01"), 0x20, 0x4, 0, 0x24, ACCESS_BOTH, "add byte ptr [rsi+rdi*1], 0x01", "rsi = 0x4, rdi = 0x20", 0x24, 0 },
@@ -59,7 +60,7 @@ static const struct {
 	{ "x86_64", BYTES("\x48\x8b\x07"), 0x10, 0, 0, 0x9999, ACCESS_UNKNOWN, "mov rax, [rdi]", "rdi = 0x10", 0, 0 },
 	/* lea computes, it does not read. */
 	{ "x86_64", BYTES("\x48\x8d\x07"), 0x10, 0, 0, 0x10, ACCESS_UNKNOWN, "lea rax, [rdi]", "rdi = 0x10", 0, 0 },
-	{ "x86_64", BYTES("\x48\x8b\x83\xa8\x00\x00\x00"), 0, 0, WILD, -1, ACCESS_READ, "mov rax, [rbx+0xA8]", "rbx = 0x4141414141414140", WILD + 0xa8, 0 },
+	{ "x86_64", BYTES("\x48\x8b\x83\xa8\x00\x00\x00"), 0, 0, WILD, -1, ACCESS_READ, "mov rax, [rbx+0xa8]", "rbx = 0x4141414141414140", WILD + 0xa8, 0 },
 	{ "x86_64", BYTES("\x0f\x29\x47\x01"), DATA, 0, 0, -1, ACCESS_WRITE, "movaps [rdi+0x01], xmm0", "rdi = 0x50000", DATA + 1, 0 },
 	{ "x86_64", BYTES("\xc3"), 0, 0, 0, -1, ACCESS_UNKNOWN, "ret", "rsp = 0x31000", 0, 0x4444444444444444 },
 	{ "x86_64", BYTES("\xff\xe7"), WILD, 0, 0, -1, ACCESS_UNKNOWN, "jmp rdi", "rdi = 0x4141414141414140", 0, WILD },

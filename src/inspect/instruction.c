@@ -338,6 +338,8 @@ int instruction_at(struct image *img, const struct regs *regs, bool known, addr_
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, bytes, n, &d.in, d.op)))
 		return n < sizeof bytes ? ERR_FAULT : ERR_CORRUPT;
 	if (!ZYAN_SUCCESS(ZydisFormatterInit(&formatter, ZYDIS_FORMATTER_STYLE_INTEL)) ||
+	    !ZYAN_SUCCESS(ZydisFormatterSetProperty(&formatter, ZYDIS_FORMATTER_PROP_HEX_UPPERCASE, ZYAN_FALSE)) ||
+	    !ZYAN_SUCCESS(ZydisFormatterSetProperty(&formatter, ZYDIS_FORMATTER_PROP_ADDR_PADDING_ABSOLUTE, ZYDIS_PADDING_DISABLED)) ||
 	    !ZYAN_SUCCESS(ZydisFormatterFormatInstruction(&formatter, &d.in, d.op, d.in.operand_count_visible, text, sizeof text, regs->pc, NULL)))
 		return ERR_CORRUPT;
 	struct instruction in = { .text = str_from_bytes(a, text, strlen(text)) };
