@@ -150,6 +150,20 @@ static bool called_with(struct target *t, const struct regs *regs, struct py_exc
 	return false;
 }
 
+/*
+ * May it be that such a hook runs?  What calls it is exported (Python/errors.c), so it has a name where any function of the interpreter's has one.
+ * Else a call that is over may have left on the stack what somebody kept.  That of threads runs while the exception is being handled.
+ */
+static bool may_run_hook(struct target *t, const struct report_thread *th, addr_t pc)
+{
+	const struct native_view s = native_view_of(t, th, pc);
+	const struct module *own = t->mods ? modules_at(t->mods, t->py->runtime ? t->py->runtime : t->py->types.type) : NULL;
+	bool named = false;
+	for (size_t i = 0; i < s.n && !named; i++)
+		named = own && modules_at(t->mods, s.f[i].pc) == own && native_view_function(&s, i, NULL).len;
+	return !named || uncaught_printed(th, pc);
+}
+
 int uncaught_find(struct target *t, const struct report_thread *th, const struct regs *regs, struct py_exception *ret, bool *sure)
 {
 	const struct py *py = t->py;
@@ -169,7 +183,7 @@ int uncaught_find(struct target *t, const struct report_thread *th, const struct
 			return 1;
 		}
 	*sure = false;
-	if (!found.n && called_with(t, regs, ret))
+	if (!found.n && may_run_hook(t, th, regs->pc) && called_with(t, regs, ret))
 		return 1;
 	/* Else the only one that was raised; where none was, the only one. */
 	struct py_exception e, one = { 0 };

@@ -91,6 +91,12 @@ def uncaught(python):
             # What prints it is not known where it has no name, nor which one where it has several at hand.
             tap.ok(line(text, "exception") in ("one that nothing caught was being printed, or a hook for it ran", "none was being handled"), "%s: it is said" % name, text[:600])
         target.end()
+    if [int(n) for n in python.minor.split(".")] >= [3, 8]:
+        got = crash(python, "uncaught-kept")
+        if got:
+            rep, text, _, target = got
+            tap.equal((rep.get("exceptions", []), line(text, "exception")), ([], "none was being handled"), "%s: uncaught-kept: what a hook was called with once" % python.name)
+            target.end()
 
 
 def collections(python):
