@@ -85,15 +85,9 @@ struct inward inward_python_from(const struct report_thread *t, addr_t pc)
 	return from_frame(t, pc, true, t->handled);
 }
 
-/* Modules that only carry out what others asked for: the C and C++ run times, gcc's and clang's sanitizers, ctypes' call machinery, the interpreter. */
 bool module_is_other(struct str base)
 {
-	static const char *const prefix[] = { "libc.so", "libc-2", "libpthread", "libm.so", "libm-2", "ld-linux", "ld-musl", "ld-2", "libgcc_s", "libstdc++",
-		"libc++", "libasan.", "libubsan.", "libtsan.", "liblsan.", "libhwasan.", "libclang_rt.", "libffi", "libpython", "python", "pypy", "_ctypes.", "[vdso]", "linux-vdso" };
-	for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
-		if (str_starts(base, prefix[i]))
-			return false;
-	return true;
+	return module_run_time(base) == RUN_TIME_NO;
 }
 
 struct str crash_culprit(const struct report_thread *t, addr_t pc, bool no_code, const struct report_frame *sure, bool *likely)

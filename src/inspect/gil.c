@@ -35,8 +35,7 @@ bool gil_needed_by(struct str name)
 /* The C library's, which does what it was asked: it says nothing of who holds what. */
 static bool is_libc(struct str module)
 {
-	static const char *const prefix[] = { "libc.so", "libc-2", "libpthread", "libm.so", "libm-2", "ld-linux", "ld-musl", "ld-2" };
-	return begins(str_base(module), prefix, sizeof prefix / sizeof *prefix);
+	return module_run_time(str_base(module)) == RUN_TIME_LIBC;
 }
 
 /* The function of the interpreter that a crash at pc was in, itself or in the C library for it; NULL: in none, or that is not known. */

@@ -30,6 +30,10 @@ struct module {
 };
 struct modules;
 
+/* What only carries out what others asked for, by the last part of its path: the C library, other run times and the interpreter, ctypes' machinery of calls. */
+enum run_time { RUN_TIME_NO, RUN_TIME_LIBC, RUN_TIME_LANGUAGE, RUN_TIME_CTYPES };
+enum run_time module_run_time(struct str base);
+
 /*
  * Borrows img and the texts of where (NULL: no files) until modules_close, which comes before image_close.  Also lays file
  * pages that the image left out beneath it: only from a file with the same build-id, or one that the user named; they are

@@ -134,17 +134,12 @@ void native_line_put(struct sb *b, Dwfl *dwfl, addr_t pc, addr_t at)
  */
 static bool wants_line(const struct module *m, bool first, bool *other)
 {
-	enum { LIBC = 8 };
-	static const char *const runtimes[] = { "libc.so", "libc-2", "libpthread", "libm.so", "libm-2", "ld-linux", "ld-musl", "ld-2", "libgcc_s", "libstdc++", "libc++", "libffi",
-		"libpython", "python", "_ctypes." };
 	const uint8_t *slash = m->path.len ? memrchr(m->path.p, '/', m->path.len) : NULL;
 	const struct str base = { slash ? (const char *)slash + 1 : (const char *)m->path.p, slash ? (size_t)(m->path.p + m->path.len - slash - 1) : m->path.len };
-	size_t i = 0;
-	while (i < sizeof runtimes / sizeof *runtimes && !str_starts(base, runtimes[i]))
-		i++;
+	const enum run_time is = module_run_time(base);
 	/* ctypes is one too, but for what was called in it. */
-	const bool runtime = i < sizeof runtimes / sizeof *runtimes && !(runtimes[i][0] == '_' && !*other);
-	*other |= i >= LIBC;
+	const bool runtime = is != RUN_TIME_NO && !(is == RUN_TIME_CTYPES && !*other);
+	*other |= is != RUN_TIME_LIBC;
 	return (!runtime || first) && m->lines && !m->lines_packed && !m->vdso;
 }
 
