@@ -163,7 +163,7 @@ IN_C = (  # function: the title, as a pattern
     ("fault_no_room", r"SIGSEGV: (write to|read of) address 0x[0-9a-f]+ \(stack overflow: in the guard page of the main thread's stack\)"),
     ("fault_no_room_there", r"SIGSEGV: (write to|read of) address 0x[0-9a-f]+ \(stack overflow: in the guard page of a stack\)"),
     ("fault_both", r"SIGSEGV: read and write of address 0x2468 \(nothing is mapped there\)"),
-    ("fault_push", r"SIGSEGV: write to address 0x13568 \(nothing is mapped there\)"),
+    ("fault_push", r"SIGSEGV: write to address 0x13568 \(where the stack pointer is, but no stack\)"),
     ("fault_raised_again", r"SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
     ("fault_killed_again", r"SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
     ("fault_in_handler", r"SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"),
