@@ -318,6 +318,40 @@ START_TEST(untold)
 }
 END_TEST
 
+/*
+ * The process sent the signal, and the thread that it came to stands in a function without a name: the number of its system call says whether
+ * the signal may have been held off before.  -1: it was in none.
+ */
+START_TEST(nameless)
+{
+	static const struct { const char *abi; int64_t nr; bool alone, elsewhere; } rows[] = {
+		{ "x86_64", 230, false, true }, { "x86_64", -1, false, true }, { "x86_64", 14, false, false }, { "x86_64", 130, false, false }, { "x86_64", 15, false, false },
+		{ "x86_64", 230, true, false }, { "i386", 407, false, true }, { "i386", 175, false, false }, { "i386", 72, false, false },
+	};
+	__auto_type c = &rows[_i];
+	struct build_elf *b = build_elf_new(c->abi);
+	build_elf_thread(b, PID, 0x41100, 0x31000);
+	build_elf_reg(b, c->abi[0] == 'x' ? "orig_rax" : "orig_eax", (uint64_t)c->nr);
+	build_elf_cursig(b, SIGSEGV);
+	build_elf_prpsinfo(b, PID, 1, 0, "python", "python x.py");
+	build_elf_signal_from(b, SIGSEGV, -6, PID, 1000);
+	build_elf_memory(b, 0x30000, 0x2000, 3);
+	build_elf_file(b, 0x41000, 0x42000, 0, "/usr/lib/liba.so");
+	memset(build_elf_memory(b, 0x41000, 0x1000, 5), 0x90, 0x1000);
+	if (!c->alone)
+		build_elf_thread(b, PID + 1, 0x41200, 0x31800);
+	struct image *img = build_elf_open(b);
+	struct report *r = report_new();
+	say_with(NATIVE_UNWOUND, img, NULL, &(struct err){ .code = ERR_NOPYTHON, .msg = "found no CPython" }, r);
+	const char *want = c->elsewhere ? "SIGSEGV: the process sent it to itself, likely by another thread than this one" : "SIGSEGV: the process sent it to itself";
+	ck_assert_str_eq(str_c(r->arena, r->verdict.title), want);
+	ck_assert_int_eq(r->verdict.likely, c->elsewhere);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
 /* Innermost first, "" is a Python frame. */
 static const struct { const char *modules[6], *culprit; } culprits[] = {
 	{ { "/usr/lib/libc.so.6", "/x/_speed.cpython-312-x86_64-linux-gnu.so", "/usr/lib/libpython3.12.so.1.0", "", "/x/other.so" }, "/x/_speed.cpython-312-x86_64-linux-gnu.so" },
@@ -392,6 +426,7 @@ int main(void)
 	tcase_add_loop_test(c, astray, 0, 6);
 	tcase_add_loop_test(c, handlers, 0, COUNT(handled));
 	tcase_add_loop_test(c, untold, 0, 10);
+	tcase_add_loop_test(c, nameless, 0, 9);
 	tcase_add_loop_test(c, culprit, 0, COUNT(culprits));
 	tcase_add_loop_test(c, lock, 0, COUNT(locks));
 	suite_add_tcase(s, c);

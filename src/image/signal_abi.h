@@ -49,6 +49,7 @@ struct signal_call {
 	uint8_t arg[4], result;      /* DWARF numbers */
 	int8_t back;                 /* the register in which the instruction leaves where it returns to; -1: none */
 	int8_t number;               /* the one that still has the number after the call; -1: the result is in its place */
+	uint16_t lets_in[6];         /* the calls that let signals in which were held off: sigreturn, sigprocmask, sigsuspend, rt_ and older; 0 ends */
 };
 const struct signal_call *signal_call_at(const struct abi *abi, size_t i);
 

@@ -43,6 +43,17 @@ bool sending_in_call(struct image *img, const struct regs *regs)
 	return false;
 }
 
+bool sending_lets_none_in(struct image *img, const struct regs *regs)
+{
+	const struct signal_call *s = signal_call_at(image_abi(img), 0);
+	if (!s || !regs->syscall.known)
+		return false;
+	for (size_t i = 0; i < sizeof s->lets_in / sizeof *s->lets_in && s->lets_in[i]; i++)
+		if (regs->syscall.nr == s->lets_in[i])
+			return false;
+	return true;
+}
+
 /* The number of the call that was just made; -1: not known.  x86 has the result in its place, but most callers are `mov eax, NUMBER; syscall`. */
 static int64_t call_made(struct image *img, const struct regs *regs, const struct signal_call *s)
 {

@@ -190,7 +190,8 @@ static void came_from(struct target *t, struct report *r, const struct report_th
 
 /*
  * Did a thread of the process send the signal, and not the one that it came to?  That one stands in a function that is known and sends
- * none.  A signal that was held off comes later than it was sent, where it no longer is.
+ * none.  A signal that was held off comes later than it was sent, where it no longer is.  Where the function has no name its system call
+ * has a number.
  */
 static bool sent_from_elsewhere(struct target *t, const struct report *r, const struct thread *native)
 {
@@ -200,8 +201,10 @@ static bool sent_from_elsewhere(struct target *t, const struct report *r, const 
 	const struct thread *all;
 	const struct report_frame *at = r->verdict.native;
 	if (!f->siginfo.known || f->siginfo.code > 0 || f->pid < 0 || f->siginfo.pid != f->pid || image_threads(t->img, &all) < 2 || r->verdict.raised_by.s ||
-	    !at || !at->module.s || !at->function.len || at->function.s[0] == '<' || sending_to(t->img, &native->regs, f->pid, native->tid, f->siginfo.signo) != SENDS_NO)
+	    !at || !at->module.s || sending_to(t->img, &native->regs, f->pid, native->tid, f->siginfo.signo) != SENDS_NO)
 		return false;
+	if (!at->function.len || at->function.s[0] == '<')
+		return sending_lets_none_in(t->img, &native->regs);
 	for (size_t i = 0; i < sizeof lets_in / sizeof *lets_in; i++)
 		if (str_is(str_function(at->function), lets_in[i]))
 			return false;
