@@ -487,6 +487,11 @@ START_TEST(source_map_and_sysroot)
 }
 END_TEST
 
+static void in_folder(struct opener *o, const char *folder)
+{
+	opener_folders(o, (const struct str[OPENER_FOLDERS]){ str_of(folder) });
+}
+
 /* Scripts named on the command line have the name they were given up to 3.8. */
 START_TEST(relative_sources)
 {
@@ -519,14 +524,52 @@ START_TEST(relative_sources)
 		struct opener *o = opener_new(&where);
 		struct blob text;
 		if (rows[i].folder)
-			opener_folder(o, str_of(in_dir(rows[i].folder)));
+			in_folder(o, in_dir(rows[i].folder));
 		int rc = opener_source(o, str_of(rows[i].path), &text);
 		ck_assert_msg((rc == 0) == (rows[i].text != NULL), "row %zu: %d", i, rc);
 		if (rc == 0)
 			ck_assert_msg(text.len == strlen(rows[i].text) && memcmp(text.p, rows[i].text, text.len) == 0, "row %zu", i);
-		ck_assert_msg(opener_folder_used(o) == rows[i].used, "row %zu", i);
+		ck_assert_msg(opener_folders_used(o) == rows[i].used, "row %zu", i);
 		if (rows[i].map[0] && !*rows[i].map[0])
 			ck_assert_int_eq(opener_source(o, str_of("/crash.py"), &text), ERR_ABSENT); /* not relative */
+		opener_free(o);
+	}
+}
+END_TEST
+
+/* Beneath the first of two folders that has it, by a source map of either; which one is told. */
+START_TEST(relative_sources_of_two_folders)
+{
+	static const struct { const char *path, *folders[OPENER_FOLDERS], *map[2], *text; unsigned used; } rows[] = {
+		{ "a.py", { "end", "start" }, { 0 }, "end", 1 },
+		{ "b.py", { "end", "start" }, { 0 }, "begun", 2 },
+		{ "b.py", { "", "start" }, { 0 }, "begun", 2 },
+		{ "b.py", { "end", "" }, { 0 }, NULL, 0 },
+		{ "c.py", { "end", "start" }, { 0 }, NULL, 0 },
+		{ "b.py", { "end", "start" }, { "start", "end" }, NULL, 0 },
+		{ "a.py", { "none", "start" }, { "start", "end" }, "end", 0 },
+	};
+	mkdir(in_dir("end"), 0700);
+	mkdir(in_dir("start"), 0700);
+	write_text("end/a.py", "end");
+	write_text("start/a.py", "start");
+	write_text("start/b.py", "begun");
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		CLEANUP(cleanup_free) char *from = rows[i].map[0] ? xstrdup(in_dir(rows[i].map[0])) : NULL;
+		const char *const map[] = { from, rows[i].map[0] ? in_dir(rows[i].map[1]) : NULL, NULL };
+		struct search where = { .source_map = map };
+		struct opener *o = opener_new(&where);
+		struct str folders[OPENER_FOLDERS] = { 0 };
+		char paths[OPENER_FOLDERS][4096];
+		struct blob text;
+		for (size_t k = 0; k < OPENER_FOLDERS; k++)
+			if (*rows[i].folders[k])
+				snprintf(paths[k], sizeof paths[k], "%s", in_dir(rows[i].folders[k])), folders[k] = str_of(paths[k]);
+		opener_folders(o, folders);
+		const int rc = opener_source(o, str_of(rows[i].path), &text);
+		ck_assert_msg(rc == (rows[i].text ? 0 : ERR_ABSENT), "row %zu: %d", i, rc);
+		ck_assert_msg(rc < 0 || (text.len == strlen(rows[i].text) && memcmp(text.p, rows[i].text, text.len) == 0), "row %zu", i);
+		ck_assert_msg(opener_folders_used(o) == rows[i].used, "row %zu", i);
 		opener_free(o);
 	}
 }
@@ -544,7 +587,7 @@ START_TEST(relative_sources_elsewhere)
 	write_text("mine/a.py", "mine");
 	struct search in_root = { .sysroot = in_dir("root") };
 	struct opener *o = opener_new(&in_root);
-	opener_folder(o, str_of("/srv"));
+	in_folder(o, "/srv");
 	ck_assert_int_eq(opener_source(o, str_of("a.py"), &text), 0);
 	ck_assert(text.len == 6 && memcmp(text.p, "rooted", 6) == 0);
 	opener_free(o);
@@ -554,13 +597,13 @@ START_TEST(relative_sources_elsewhere)
 	ck_assert_ptr_nonnull(getcwd(here, sizeof here));
 	ck_assert_int_eq(chdir(in_dir("")), 0);
 	o = opener_new(&mapped);
-	opener_folder(o, str_of("/srv"));
+	in_folder(o, "/srv");
 	ck_assert_int_eq(opener_source(o, str_of("a.py"), &text), 0);
 	ck_assert(text.len == 4 && memcmp(text.p, "mine", 4) == 0);
 	opener_free(o);
 
 	o = opener_new(&mapped);
-	opener_folder(o, str_of("srv")); /* no folder */
+	in_folder(o, "srv"); /* no folder */
 	ck_assert_int_eq(opener_source(o, str_of("a.py"), &text), ERR_ABSENT);
 	opener_free(o);
 	ck_assert_int_eq(chdir(here), 0);
@@ -585,6 +628,7 @@ int main(void)
 	tcase_add_test(tc, sources_very_many);
 	tcase_add_test(tc, source_map_and_sysroot);
 	tcase_add_test(tc, relative_sources);
+	tcase_add_test(tc, relative_sources_of_two_folders);
 	tcase_add_test(tc, relative_sources_elsewhere);
 	suite_add_tcase(s, tc);
 	return suite_run(s);

@@ -11,7 +11,9 @@ extern const struct inspection inspection_threads; /* interpreters, threads, Pyt
 extern const struct inspection inspection_verdict; /* what stopped it and where */
 
 /* The folder the process was started in as its environment had it; len 0: not known.  In the target's arena. */
-struct str started_in(struct target *t);
+/* Tell the opener of sources; say afterwards, where it made a difference, that another folder may be the right one. */
+void folders_open(struct target *t);
+void folders_doubt(struct target *t, struct report *r);
 
 /*
  * Once it is known whether a thread crashed: the one that matters first.  one_meant: it crashed, or the signal was sent to it alone; else

@@ -81,8 +81,6 @@ struct collect {
 	uint64_t names_unread;  /* in threading's list; UINT64_MAX: how many is not known */
 	uint64_t walked;        /* frames, shims too */
 	bool in_threading;      /* code of threading.py runs */
-	struct str folder;      /* of relative names: the process's, or */
-	bool folder_guessed;    /* that of its start */
 	int64_t newest;         /* sources written later than this may not be what ran; 0: not known */
 };
 
@@ -744,7 +742,6 @@ static size_t files_of(struct collect *c, bool changed, const char **names, unsi
 
 static void source_problems(struct collect *c)
 {
-	const struct opener *o = modules_opener(c->t->mods);
 	const char *names;
 	unsigned kinds;
 	size_t n = files_of(c, true, &names, &kinds);
@@ -757,8 +754,7 @@ static void source_problems(struct collect *c)
 			       kinds & NAME_RELATIVE ? kinds & NAME_ABSOLUTE ? "; --source-map .=DIR for relative names" : "--source-map .=DIR, with the folder that has them" : "",
 			       !(kinds & NAME_UNREAD) ? "" : kinds == NAME_UNREAD ? "nothing: only names that end in .py and the like are read"
 				       : "; nothing for names that do not end in .py or the like");
-	if (opener_folder_used(o) && c->folder_guessed)
-		report_problem(c->r, P_SOURCE_FOLDER, str_c(c->r->arena, str_from_bytes(c->r->arena, c->folder.s, c->folder.len)));
+	folders_doubt(c->t, c->r);
 }
 
 static int run(struct target *t, const struct limits *lim, struct report *r)
@@ -776,9 +772,7 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		HASH_ADD(hh, c.tids, tid, sizeof e->tid, e);
 	}
 	c.natives = natives_new(t, r);
-	c.folder_guessed = !f->cwd.len;
-	c.folder = f->cwd.len ? f->cwd : started_in(t);
-	opener_folder(modules_opener(t->mods), c.folder);
+	folders_open(t);
 	if (t->py)
 		python_threads(&c);
 	native_threads(&c);

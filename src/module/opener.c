@@ -37,8 +37,8 @@ struct source {
 struct opener {
 	struct search where;
 	struct arena *arena;
-	struct str folder;       /* what relative names of sources are under; len 0: not known */
-	bool folder_used;
+	struct str folders[OPENER_FOLDERS]; /* what relative names of sources are under; len 0: not known */
+	unsigned folders_used;
 	uint64_t total;          /* bytes of sources kept */
 	struct source *sources;  /* by path */
 	bool ids_known, ids[DEBUG_FOLDERS][2]; /* is there a .build-id in it: here, in the sysroot? */
@@ -491,14 +491,15 @@ static bool map_source(struct opener *o, struct str path, struct str *ret)
 	return false;
 }
 
-void opener_folder(struct opener *o, struct str folder)
+void opener_folders(struct opener *o, const struct str folders[OPENER_FOLDERS])
 {
-	o->folder = folder.len && folder.s[0] == '/' ? str_dup(o->arena, folder) : (struct str){ 0 };
+	for (size_t i = 0; i < OPENER_FOLDERS; i++)
+		o->folders[i] = folders[i].len && folders[i].s[0] == '/' ? str_dup(o->arena, folders[i]) : (struct str){ 0 };
 }
 
-bool opener_folder_used(const struct opener *o)
+unsigned opener_folders_used(const struct opener *o)
 {
-	return o->folder_used;
+	return o->folders_used;
 }
 
 static struct str beneath(struct opener *o, struct str folder, struct str name)
@@ -593,19 +594,11 @@ static enum encoding find_encoding(struct blob text)
 	return ENC_UTF8;
 }
 
-static int load_source(struct opener *o, struct source *s)
+/* name: that of s, or beneath one of the process's folders; mapped: a source map has it. */
+static int load_named(struct opener *o, struct source *s, struct str name, bool *ret_mapped)
 {
-	if (o->where.no_files)
-		return ERR_ABSENT;
-	struct str name = without_dot(s->path), path;
-	const bool relative = !name.len || name.s[0] != '/';
-	bool mapped = name.len && map_source(o, name, &path);
-	if (!mapped && relative && o->folder.len) {
-		name = beneath(o, o->folder, name);
-		mapped = map_source(o, name, &path);
-	}
-	if (!mapped)
-		path = name;
+	struct str path = name;
+	const bool mapped = *ret_mapped = name.len && map_source(o, name, &path);
 	if (!opener_is_source(s->path) || !opener_is_source(path))
 		return ERR_UNSUPPORTED;
 	if (path.s[0] != '/') { /* what the user names is beneath where the user is, what the input names is not */
@@ -634,8 +627,26 @@ static int load_source(struct opener *o, struct source *s)
 	o->total += s->text.len;
 	s->time_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
 	s->encoding = find_encoding(s->text);
-	o->folder_used |= relative && !mapped;
 	return 0;
+}
+
+static int load_source(struct opener *o, struct source *s)
+{
+	if (o->where.no_files)
+		return ERR_ABSENT;
+	const struct str name = without_dot(s->path);
+	bool mapped;
+	int rc = load_named(o, s, name, &mapped);
+	if (mapped || (name.len && name.s[0] == '/'))
+		return rc;
+	for (unsigned i = 0; i < OPENER_FOLDERS && rc == ERR_ABSENT; i++) {
+		if (!o->folders[i].len)
+			continue;
+		rc = load_named(o, s, beneath(o, o->folders[i], name), &mapped);
+		if (rc == 0 && !mapped)
+			o->folders_used |= 1u << i;
+	}
+	return rc;
 }
 
 static struct source *source_at(struct opener *o, struct str path)

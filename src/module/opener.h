@@ -61,11 +61,13 @@ int opener_fetch_state(const struct opener *o);
 void opener_fetched(const struct opener *o, size_t *asked, size_t *given);
 /* A candidate once more; the caller checks that it is the same file. */
 int opener_again(struct opener *o, const struct candidate *c) MUST_CHECK;
-/* The process's folder, which sources with a relative name are beneath where no source map says otherwise; one that is not absolute is none. */
-void opener_folder(struct opener *o, struct str folder);
-bool opener_folder_used(const struct opener *o);         /* has a source been found so? */
+/* The process's folders, which sources with a relative name are beneath where no source map says otherwise: the first that has it; one that is
+ * not absolute is none. */
+enum { OPENER_FOLDERS = 2 };
+void opener_folders(struct opener *o, const struct str folders[OPENER_FOLDERS]);
+unsigned opener_folders_used(const struct opener *o);    /* 1 << i: a source has been found beneath folders[i] */
 bool opener_is_source(struct str path);                  /* has it a suffix that sources must have? */
-/* A source file's whole text, kept until opener_free.  A relative path is one of the source map or beneath opener_folder; a relative
+/* A source file's whole text, kept until opener_free.  A relative path is one of the source map or beneath opener_folders; a relative
  * place that a source map gives is beneath the program's own folder.  ERR_ABSENT, ERR_UNSUPPORTED (suffix, kind), ERR_LIMIT, ERR_PERM, ERR_IO. */
 int opener_source(struct opener *o, struct str path, struct blob *ret) MUST_CHECK;
 /* Line `line` (from 1) of a source without its end, as UTF-8 by its coding cookie (utf-8, latin-1, ascii; others:

@@ -141,6 +141,41 @@ def analyze(*argv):
         return None, done
 
 
+def moved_on(folder):
+    """A process that is elsewhere than where it was started: which folder's sources are shown, and that others may have run."""
+    known = layouts(PYANALYZE)
+    found = [p for p in find()[0] if (p.minor, p.config) in known and not p.root]
+    if not found:
+        tap.skip("folders of relative names", "no interpreter here that there is a layout for")
+        return
+    start, end, snap = (os.path.join(folder, n) for n in ("start", "end", "moved.pz"))
+    parks = "print('ready', flush=True)\nimport time; time.sleep(600)  # of %s\n"
+    for place, names in (start, ("both.py", "first.py")), (end, ("both.py", "last.py")):
+        os.mkdir(place)
+        for name in names:
+            with open(os.path.join(place, name), "w") as f:
+                f.write(parks % os.path.basename(place))
+    for name, shown, words in (("both.py", b"# of end", "where the process was in the end; by its environment (PWD) it was started in '%s'" % start),
+                               ("first.py", b"# of start", "where the process was started by its environment (PWD), as '%s', where it was in the end, has none" % end)):
+        code = "import os; os.chdir(%r); exec(compile(%r, %r, 'exec'))" % (end, parks % "neither", name)
+        child = subprocess.Popen([found[-1].argv[0], "-c", code], cwd=start, env=dict(os.environ, PWD=start), stdout=subprocess.PIPE)
+        try:
+            child.stdout.readline()
+            if not tap.ok(run([PYSNAP, str(child.pid), "-f", "-o", snap]).returncode == 0, "moved on: %s: pysnap takes it" % name):
+                continue
+        finally:
+            child.kill()
+            child.wait()
+            child.stdout.close()
+        rep, _ = analyze(snap)
+        tap.ok(shown in run([PYANALYZE, snap]).stdout, "moved on: %s: the line shown" % name, rep and rep["verdict"])
+        said = messages(rep, "PZ211")
+        tap.ok(len(said) == 1 and words in said[0] and said[0].endswith("; others may have run"), "moved on: %s: it is said" % name, said)
+        rep, _ = analyze("--source-map", ".=" + start, snap)
+        tap.equal(messages(rep, "PZ211"), [], "moved on: %s: a map says which" % name)
+        os.unlink(snap)
+
+
 def relative(folder):
     """A source with a relative name, which scripts have up to 3.8, is found in the places that the report and the README name."""
     known = layouts(PYANALYZE)
@@ -404,6 +439,7 @@ def main():
         not_a_core(folder)
         no_python(folder)
         aborted(folder)
+        moved_on(folder)
         relative(folder)
         with_python(folder)
     finally:
