@@ -638,6 +638,25 @@ START_TEST(main_matters)
 }
 END_TEST
 
+/* A call that goes on after it was interrupted is the one that it was, where the kernel says what it waits in. */
+START_TEST(calls_that_go_on)
+{
+	static const struct { const char *arch; int64_t nr; const char *wchan, *want; } rows[] = {
+		{ "x86_64", 202, "futex_do_wait", "futex" }, { "x86_64", 202, "", "futex" }, { "x86_64", -1, "", "" }, { "x86_64", -1, "do_wait", "do_wait" },
+		{ "x86_64", 219, "futex_do_wait", "futex" }, { "x86_64", 219, "futex_wait_queue_me", "futex" }, { "x86_64", 219, "hrtimer_nanosleep", "nanosleep" },
+		{ "x86_64", 219, "poll_schedule_timeout.constprop.0", "poll" }, { "x86_64", 219, "do_sys_poll", "poll" },
+		{ "x86_64", 219, "", "restart_syscall" }, { "x86_64", 219, "do_wait", "restart_syscall" }, { "x86_64", 999999, "pipe_read", "pipe_read" },
+		{ "i386", 0, "futex_wait_queue", "futex" }, { "aarch64", 128, "futex_wait_queue", "futex" }, { "arm", 0, "do_nanosleep", "nanosleep" },
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct abi abi;
+		ck_assert(abi_by_name(rows[i].arch, &abi));
+		const struct str got = syscall_waits(&abi, rows[i].nr, *rows[i].wchan ? str_of(rows[i].wchan) : (struct str){ 0 });
+		ck_assert_msg(str_is(got, rows[i].want), "row %zu: " STR_FMT, i, STR_ARG(got));
+	}
+}
+END_TEST
+
 /* What a snapshot's title says of its threads: how many ran, or that all waited. */
 START_TEST(snapshot_titles)
 {
@@ -802,6 +821,7 @@ int main(void)
 	tcase_add_loop_test(c, order, 0, n_tables);
 	tcase_add_loop_test(c, matters, 0, n_tables);
 	tcase_add_loop_test(c, main_matters, 0, n_tables);
+	tcase_add_test(c, calls_that_go_on);
 	tcase_add_loop_test(c, snapshot_titles, 0, n_tables);
 	tcase_add_loop_test(c, ended_main, 0, n_tables);
 	tcase_add_loop_test(c, unsure_interpreter, 0, n_tables);

@@ -25,6 +25,8 @@ void threads_inherited_names(struct report *r);
 
 /* NULL: it is none that is known. */
 const char *syscall_name(const struct abi *abi, int64_t nr);
+/* The one that a thread waits in, by its number (-1: runs, or not known) and where it waits in the kernel; s NULL: not known. */
+struct str syscall_waits(const struct abi *abi, int64_t nr, struct str wchan);
 
 /* How to have the whole file where it is cut or damaged; otherwise (may be NULL) where it is whole. */
 bool module_absent(const struct target *t, const struct module *m); /* not here, or not used: the report lists it as that */

@@ -286,14 +286,8 @@ static void native_facts(struct collect *c, const struct thread *t, struct repor
 		out->name = t->name;
 		out->name_from_kernel = true;
 	}
-	if (t->regs.syscall.known) {
-		const char *call = t->regs.syscall.nr >= 0 ? syscall_name(image_abi(c->t->img), t->regs.syscall.nr) : NULL;
-		out->on_cpu = t->regs.syscall.nr < 0;
-		if (call)
-			out->waits_in = str_of(call);
-	}
-	if (!out->waits_in.s && t->wchan.len)
-		out->waits_in = t->wchan;
+	out->on_cpu = t->regs.syscall.known && t->regs.syscall.nr < 0;
+	out->waits_in = syscall_waits(image_abi(c->t->img), t->regs.syscall.known ? t->regs.syscall.nr : -1, t->wchan);
 	out->stopped = t->state == 'T'; /* proc(5): by a signal, before pysnap came */
 }
 

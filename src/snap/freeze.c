@@ -49,7 +49,7 @@ struct slot {
 	uint8_t state;
 	int signo;               /* to be given back: it was taken at its delivery */
 	struct proc_stat stat;   /* from before the stop */
-	char wchan[32];
+	char wchan[64];
 	uint8_t *notes;
 	struct registers regs;
 };

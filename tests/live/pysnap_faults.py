@@ -4,6 +4,7 @@
 pysnap_faults.py PYSNAP PYANALYZE
 """
 import fcntl
+import json
 import os
 import pty
 import re
@@ -48,6 +49,11 @@ class Process:
 def status(pid, key):
     with open("/proc/%d/status" % pid) as f:
         return re.search("^%s:\\s*(\\S+)" % key, f.read(), re.M).group(1)
+
+
+def proc_text(pid, name):
+    with open("/proc/%d/%s" % (pid, name)) as f:
+        return f.read()
 
 
 def switches(pid):
@@ -536,6 +542,26 @@ def ends_meanwhile(folder):
     nothing_in(folder, "a process that ends")
 
 
+def again(folder):
+    """What threads wait in stays that, however often they are stopped: their calls go on as others."""
+    code = ("import select, threading\np, l = select.poll(), threading.Lock()\nl.acquire()\nthreading.Thread(target=p.poll, args=(600000,), daemon=True).start()\n"
+            "print('READY', flush=True)\nl.acquire(timeout=600)")
+    with Process([sys.executable, "-c", code]) as p:
+        until = time.monotonic() + 10
+        while not all(wchan := [proc_text(p.pid, "task/%s/wchan" % tid).strip("0") for tid in os.listdir("/proc/%d/task" % p.pid)]):
+            if time.monotonic() > until:
+                tap.skip("taken again: what threads wait in", "the kernel does not say: %r" % wchan)
+                return
+            time.sleep(0.02)
+        snap, seen = os.path.join(folder, "again.pz"), []
+        for _ in range(3):
+            run([PYSNAP, str(p.pid), "-f", "-q", "-o", snap])
+            done = run([PYANALYZE, "--json", "--show=-native", snap])
+            seen.append(sorted(t.get("waits_in", "?") for t in json.loads(done.stdout)["threads"]))
+        tap.equal(seen, [["futex", "poll"]] * 3, "taken again: what threads wait in")
+        os.unlink(snap)
+
+
 def little_memory(folder):
     """What a control group leaves, as its files say: those of another folder, shown to pysnap alone."""
     top, groups = os.path.join(folder, "group"), ("", "a", "a/b")
@@ -595,6 +621,7 @@ def main():
         interrupted(top)
         ends_meanwhile(top)
         little_memory(top)
+        again(top)
     finally:
         shutil.rmtree(top, ignore_errors=True)
     tap.done()
