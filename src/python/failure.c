@@ -156,7 +156,10 @@ int failure_say(struct opening *o, char *version_seen, struct err *err)
 				 "or Python's data was left out", space, version);
 		else
 			snprintf(text, sizeof text, "Python%s%s is mapped, but where it keeps its interpreters was not found", space, version);
-		return not_found(o, err, "found no Python interpreter", text);
+		const int rc = not_found(o, err, "found no Python interpreter", text);
+		if (o->placed && !image_facts(o->img)->truncated && image_facts(o->img)->kind != IMAGE_LIVE)
+			return err_hint(err, "nothing lifts this, if Python was not begun or had ended; else -e PROGRAM or --sysroot DIR, with the files that ran and their symbols");
+		return rc;
 	}
 	const struct proof *cut = not_captured(o);
 	if (cut) {
