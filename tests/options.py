@@ -148,6 +148,13 @@ check('-n after --show=-native: native frames again', json.loads(run('--json', '
 
 check('--show: a list of nothing', all('--show names nothing\n  try: --show=' in run(f'--show={x}', code=2) for x in ('', ',', ',,')))
 
+# one width, wherever the report goes but to a terminal
+with tempfile.TemporaryDirectory() as folder:
+    out = os.path.join(folder, 'out.txt')
+    run('-q', '-o', out)
+    with open(out) as f:
+        check('-o FILE and standard output are the same', f.read() == plain)
+
 # places that are not there
 def said(*options):
     p = subprocess.run([PYANALYZE, *options, 'threads.pz'], cwd=FOLDER, capture_output=True, env={'PATH': os.environ['PATH'], 'LC_ALL': 'C'})

@@ -201,13 +201,13 @@ START_TEST(width_of_what_is_no_terminal)
 {
 	int null = open("/dev/null", O_WRONLY);
 	unsetenv("COLUMNS");
-	ck_assert_uint_eq(cli_width(null), 100);
+	ck_assert_uint_eq(cli_width(null), 0);
 	setenv("COLUMNS", "132", 1);
 	ck_assert_uint_eq(cli_width(null), 132);
 	setenv("COLUMNS", "3", 1);
-	ck_assert_uint_eq(cli_width(null), 100);
+	ck_assert_uint_eq(cli_width(null), 0);
 	setenv("COLUMNS", "wide", 1);
-	ck_assert_uint_eq(cli_width(null), 100);
+	ck_assert_uint_eq(cli_width(null), 0);
 	close(null);
 }
 END_TEST

@@ -551,6 +551,34 @@ START_TEST(all_of_many)
 }
 END_TEST
 
+/* The command line is cut where it stands in the line of facts, and whole where that is asked for, whatever is in it. */
+START_TEST(command_line)
+{
+	enum { ARGUMENTS = 4000 };
+	struct timespec a, z;
+	struct sb args = { 0 };
+	sb_printf(&args, "/opt/py/bin/python3.13 -u   app.py");
+	for (int i = 0; i < ARGUMENTS; i++)
+		sb_printf(&args, "   %d", i);
+	CLEANUP(cleanup_free) char *text = strndup(args.s, args.len), *whole = xasprintf("%s\n  pid 19452   Python", strstr(text, "python3.13"));
+	for (int all = 0; all < 2; all++) {
+		struct render_options opt = plain;
+		struct report *r = build_threads(1, 1);
+		r->process.args = sb_view(&args);
+		opt.all_names = all;
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+		char *s = rendered(r, "text", (size_t)-1, &opt, NULL);
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &z);
+		ck_assert_int_lt(z.tv_sec - a.tv_sec, 3);
+		ck_assert_msg((strstr(s, whole) != NULL) == all, "%s", s);
+		ck_assert_msg((strstr(s, "python3.13 -u   app.py   0   1   2   3") && strstr(s, "...   pid 19452   Python 3.13.0")) == !all, "%s", s);
+		free(s);
+		report_free(r);
+	}
+	sb_free(&args);
+}
+END_TEST
+
 /* Columns, whatever takes none. */
 START_TEST(clip)
 {
@@ -602,6 +630,7 @@ int main(void)
 	tcase_add_loop_test(c, fold, 0, COUNT(folds));
 	tcase_add_loop_test(c, caret, 0, COUNT(carets));
 	tcase_add_test(c, all_of_many);
+	tcase_add_test(c, command_line);
 	tcase_add_test(c, failing_output);
 	tcase_add_test(c, table);
 	tcase_add_loop_test(c, clip, 0, 4);

@@ -408,8 +408,8 @@ static void names(const struct layout *l)
 	MUST(rc == 1 && lost == 1 && left == 0, "%s: %d, %llu lost, %llu left", l->name, rc, (unsigned long long)lost, (unsigned long long)left);
 	left = 0;
 	MUST(py_thread_names(py, &in, &left, b->arena, &lost, got_name, &(struct names){ 0 }) == ERR_LIMIT && left == 0, "%s", l->name);
-	struct str argv, executable;
-	py_argv(py, &in, b->arena, &argv, &executable);
+	struct str argv = py_arguments(py, &in, "argv", b->arena), executable = py_executable(py, &in, b->arena);
+	ck_assert(!py_arguments(py, &in, "orig_argv", b->arena).s);
 	ck_assert_msg(str_is(argv, "prog.py -x"), STR_FMT, STR_ARG(argv));
 	ck_assert_msg(str_is(executable, "/usr/bin/python3"), STR_FMT, STR_ARG(executable));
 	uint64_t ident;
@@ -511,7 +511,6 @@ static unsigned long walk_everything(struct py *py, struct arena *a)
 	struct py_thread t;
 	struct py_frame f;
 	struct names got;
-	struct str argv, executable;
 	unsigned long n = 0;
 	uint64_t ident;
 
@@ -520,7 +519,8 @@ static unsigned long walk_everything(struct py *py, struct arena *a)
 		got.n = 0;
 		uint64_t lost;
 		(void)!py_thread_names(py, &in, &(uint64_t){ PY_NAMES_LOOKED }, a, &lost, got_name, &got);
-		py_argv(py, &in, a, &argv, &executable);
+		py_arguments(py, &in, "argv", a);
+		py_executable(py, &in, a);
 		threads = py_threads(py, &in);
 		while (py_next_thread(&threads, &t) == 1) {
 			frames = py_frames(py, t.frame);

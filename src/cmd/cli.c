@@ -496,6 +496,6 @@ unsigned cli_width(int fd)
 		return w.ws_col;
 	const char *columns = getenv("COLUMNS");
 	unsigned long n = columns ? strtoul(columns, NULL, 10) : 0;
-	return n >= 20 && n <= 10000 ? (unsigned)n : 100;
+	return n >= 20 && n <= 10000 ? (unsigned)n : 0;
 }
 

@@ -73,7 +73,7 @@ bool cli_seconds(const struct cli *c, const char *option, const char *value, uns
 
 /* --color=WHEN > NO_COLOR > CLICOLOR_FORCE, FORCE_COLOR > TERM=dumb > CLICOLOR=0 > is fd a terminal? */
 bool cli_color(const struct cli *c, int fd);
-unsigned cli_width(int fd);                        /* of the terminal, else COLUMNS, else 100 */
+unsigned cli_width(int fd);                        /* of the terminal, else COLUMNS, else 0 */
 
 /* The name among n nearest to `name`, or NULL if none is near enough to be meant. */
 const char *cli_nearest(const char *name, const char *const *names, size_t n);

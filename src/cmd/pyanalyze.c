@@ -345,11 +345,11 @@ struct job {
 	size_t thread; /* (size_t)-1: the whole report */
 };
 
-static int draw(const struct job *j, FILE *out, bool terminal)
+static int draw(const struct job *j, FILE *out, bool on_stdout)
 {
 	struct render_options opt = j->w->render;
-	opt.color = terminal && cli_color(j->c, STDOUT_FILENO);
-	opt.width = terminal ? cli_width(STDOUT_FILENO) : 0;
+	opt.color = on_stdout && cli_color(j->c, STDOUT_FILENO);
+	opt.width = cli_width(on_stdout ? STDOUT_FILENO : -1);
 	int rc = j->thread == (size_t)-1 ? j->renderer->render(j->r, &opt, out) : j->renderer->render_thread(j->r, j->thread, &opt, out);
 	if (fflush(out) != 0 || ferror(out))
 		return ERR_IO;

@@ -163,7 +163,6 @@ static void process_facts(struct target *t, struct report *r)
 	r->process.uid = f->uid;
 	r->process.comm = f->comm;
 	r->process.cwd = f->cwd;
-	r->process.args = f->cmdline.s ? f->cmdline : f->args;
 	r->process.start_ns = f->start_ns;
 	r->process.dump_ns = f->time_ns;
 	r->process.exe = executable(t);
@@ -234,16 +233,6 @@ static void python_facts(struct target *t, struct report *r)
 		report_problem(r, P_OTHER_PYTHON, other->version_text, at, (unsigned long long)thread_states(other), at);
 	}
 
-	struct walk w = py_interps(py);
-	struct py_interp in;
-	struct str argv = { 0 }, exe = { 0 };
-	while (py_next_interp(&w, &in) > 0 && !in.main)
-		;
-	if (w.n)
-		py_argv(py, &in, r->arena, &argv, &exe);
-	r->python.executable = exe;
-	if (argv.s && argv.len && !image_facts(t->img)->cmdline.s)
-		r->process.args = argv;
 }
 
 /* A snapshot has what it needs of files in it, unless it was to be without. */
@@ -329,12 +318,28 @@ static void module_facts(struct target *t, struct report *r)
 		report_problem(r, P_MODULE_UNVERIFIED, unverified.n, text);
 }
 
+/* What was started: a snapshot says it, a core has it in memory. */
+static void started_facts(struct target *t, struct report *r)
+{
+	struct walk w = { 0 };
+	struct py_interp in;
+	if (t->py) {
+		w = py_interps(t->py);
+		while (py_next_interp(&w, &in) > 0 && !in.main)
+			;
+	}
+	if (w.n)
+		r->python.executable = py_executable(t->py, &in, r->arena);
+	r->process.args = image_facts(t->img)->cmdline.s ? image_facts(t->img)->cmdline : arguments_of(t, w.n ? &in : NULL, r->arena);
+}
+
 static int run(struct target *t, const struct limits *lim, struct report *r)
 {
 	input_facts(t, r);
 	process_facts(t, r);
 	module_facts(t, r);
 	python_facts(t, r);
+	started_facts(t, r);
 	return t->py ? 0 : t->py_err.code;
 }
 

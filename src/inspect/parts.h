@@ -15,6 +15,9 @@ extern const struct inspection inspection_verdict; /* what stopped it and where 
 void folders_open(struct target *t);
 void folders_doubt(struct target *t, struct report *r);
 
+/* The command line, joined by spaces: the best that is proved.  in: the main interpreter; NULL: none is known.  s NULL: not known. */
+struct str arguments_of(struct target *t, const struct py_interp *in, struct arena *a);
+
 /*
  * Once it is known whether a thread crashed: the one that matters first.  one_meant: it crashed, or the signal was sent to it alone; else
  * the one that held the GIL, or ran.

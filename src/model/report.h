@@ -142,7 +142,7 @@ struct report {
 	} input;
 	struct {
 		int64_t pid, ppid, uid;    /* -1: not known */
-		struct str exe, cwd, args; /* args: sys.argv or the command line, joined by spaces */
+		struct str exe, cwd, args; /* args: the command line, joined by spaces */
 		struct str comm;
 		int64_t start_ns, dump_ns; /* CLOCK_REALTIME; 0: not known */
 	} process;

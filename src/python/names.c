@@ -212,13 +212,20 @@ int py_names_left(const struct py *of, struct arena *a, void (*got)(void *arg, u
 	return n ? n : ERR_ABSENT;
 }
 
-static struct str joined_args(const struct py *py, addr_t sysdict, const char *name, struct arena *a)
+static int sys_object(const struct py *py, const struct py_interp *in, const char *name, addr_t *ret)
+{
+	addr_t dict;
+	int rc = READ(py, in->addr, PyInterp, sysdict, &dict);
+	return rc < 0 ? rc : dict_get(py, dict, name, ret);
+}
+
+struct str py_arguments(const struct py *py, const struct py_interp *in, const char *name, struct arena *a)
 {
 	addr_t list;
 	struct object o;
 	uint64_t n;
 
-	if (dict_get(py, sysdict, name, &list) < 0 || object_at(py, list, &o) < 0 || object_length(&o, &n) < 0 || !n)
+	if (sys_object(py, in, name, &list) < 0 || object_at(py, list, &o) < 0 || object_length(&o, &n) < 0 || !n)
 		return (struct str){ 0 };
 	CLEANUP(cleanup_sb) struct sb b = { 0 };
 	for (uint64_t i = 0; i < n; i++) {
@@ -237,17 +244,9 @@ static struct str joined_args(const struct py *py, addr_t sysdict, const char *n
 	return str_dup(a, sb_view(&b));
 }
 
-void py_argv(const struct py *py, const struct py_interp *in, struct arena *a, struct str *argv, struct str *executable)
+struct str py_executable(const struct py *py, const struct py_interp *in, struct arena *a)
 {
-	addr_t sysdict, value;
-
-	*argv = *executable = (struct str){ 0 };
-	if (READ(py, in->addr, PyInterp, sysdict, &sysdict) < 0)
-		return;
-	*argv = joined_args(py, sysdict, "argv", a);
-	if (!argv->s) /* an embedding program need not set sys.argv; 3.10 on has orig_argv */
-		*argv = joined_args(py, sysdict, "orig_argv", a);
+	addr_t value;
 	struct str text;
-	if (dict_get(py, sysdict, "executable", &value) == 0 && object_str(py, value, a, ARGV_MAX_BYTES, &text) == 0 && text.len)
-		*executable = text;
+	return sys_object(py, in, "executable", &value) == 0 && object_str(py, value, a, ARGV_MAX_BYTES, &text) == 0 && text.len ? text : (struct str){ 0 };
 }

@@ -171,8 +171,9 @@ int py_names_left(const struct py *py, struct arena *a, void (*got)(void *arg, u
 uint64_t py_ident(const struct py *py, int64_t n);
 /* The ident of the main thread, as the runtime records it, else the process's first thread or threading tell; ERR_ABSENT: nothing tells. */
 int py_main_ident(const struct py *py, uint64_t *ret) MUST_CHECK;
-/* sys.argv joined by spaces and sys.executable; s == NULL where not found. */
-void py_argv(const struct py *py, const struct py_interp *in, struct arena *a, struct str *argv, struct str *executable);
+/* sys.argv or sys.orig_argv (3.10 on) joined by spaces; s == NULL where not found. */
+struct str py_arguments(const struct py *py, const struct py_interp *in, const char *name, struct arena *a);
+struct str py_executable(const struct py *py, const struct py_interp *in, struct arena *a); /* sys.executable; s == NULL where not found */
 
 /*
  * The live part of a frame's value stack, bottom first, as object addresses (tags removed; 0 for NULL slots).

@@ -8,12 +8,12 @@
 
 struct render_options {
 	bool color;
-	unsigned width;           /* columns of the terminal; 0: no limit */
+	unsigned width;           /* columns of the terminal; 0: as wide as a line stays readable */
 	uint64_t frames;          /* at most so many a thread, first and last half kept; 0: all.  JSON always has all, folded */
 	bool compact;             /* JSON: a report a line (several inputs) */
 	bool native;              /* every native frame; else the interpreter's plumbing is folded, and no part of graphs */
 	bool newest_first;        /* text: stacks the other way round */
-	bool all_names;           /* text: every thread of those with one stack, and every limit; else of many the first and the last */
+	bool all_names;           /* text: every thread of those with one stack, every limit, the whole command line; else of many the first and the last */
 	bool no_verdict, no_threads, modules; /* text: without these parts, with that one */
 };
 struct renderer {

@@ -34,7 +34,7 @@ static size_t width(const struct text *t)
 	return t->opt->width ? t->opt->width : 200;
 }
 
-enum { EXCEPTION_COLUMNS = 160, HANDLING = 3 };
+enum { EXCEPTION_COLUMNS = 160, HANDLING = 3, WHOLE = 1 << 24 };
 
 /* Sections */
 
@@ -230,15 +230,16 @@ static void verdict(struct text *t)
 	sb_char(&t->b, '\n');
 }
 
-/* A line of facts, three spaces apart; where it is too long, the last of them go to the next line. */
-static void facts_line(struct text *t, struct sb *facts)
+/* A line of facts, three spaces apart; where it is too long, the last of them go to the next line.  The first is so long, whatever is in it. */
+static void facts_line(struct text *t, struct sb *facts, size_t first)
 {
 	struct str rest = sb_view(facts);
 	while (str_columns(rest) > width(t)) {
 		size_t cut = 0;
-		for (size_t i = 1; i + 3 < rest.len; i++)
-			if (memcmp(rest.s + i, "   ", 3) == 0 && str_columns((struct str){ rest.s, i }) <= width(t))
+		for (size_t i = first ? first : 1; i + 3 < rest.len; i++)
+			if (memcmp(rest.s + i, "   ", 3) == 0 && (i == first || str_columns((struct str){ rest.s, i }) <= width(t)))
 				cut = i;
+		first = 0;
 		if (!cut)
 			break;
 		sb_str(&t->b, (struct str){ rest.s, cut });
@@ -253,16 +254,17 @@ static void facts_line(struct text *t, struct sb *facts)
 static void facts(struct text *t)
 {
 	struct sb line = { 0 };
-	words_command(&line, t->r, width(t) > 75 ? width(t) - 45 : 30);
+	words_command(&line, t->r, t->opt->all_names ? WHOLE : width(t) > 75 ? width(t) - 45 : 30);
+	const size_t command = line.len;
 	if (t->r->process.pid >= 0)
 		sb_printf(&line, "   pid %" PRId64, t->r->process.pid);
 	sb_printf(&line, "   ");
 	words_version(&line, t->r);
-	facts_line(t, &line);
+	facts_line(t, &line, command);
 	words_facts_file(&line, t->r);
-	facts_line(t, &line);
+	facts_line(t, &line, 0);
 	words_facts_threads(&line, t->r);
-	facts_line(t, &line);
+	facts_line(t, &line, 0);
 }
 
 enum { LISTED = 3, STATES = 4, LISTED_INTERPRETERS = 8 };

@@ -212,6 +212,8 @@ void words_command(struct sb *b, const struct report *r, size_t columns)
 	struct str args = r->process.args, exe = r->python.executable.s && !own ? r->python.executable : r->process.exe;
 	const char *space = args.len ? memchr(args.s, ' ', args.len) : NULL;
 	struct str first = { args.s, space ? (size_t)(space - args.s) : args.len };
+	if (exe.len && args.len >= exe.len && memcmp(args.s, exe.s, exe.len) == 0 && (args.len == exe.len || args.s[exe.len] == ' '))
+		first.len = exe.len; /* there may be spaces in it */
 	struct sb whole = { 0 };
 	/* A command line names the program itself ("nginx: worker" too); sys.argv begins with the script. */
 	struct str program = str_base(exe), named = str_base(first);

@@ -50,7 +50,6 @@ static void walk_all(const struct py *py, struct arena *a)
 	struct walk interps = py_interps(py), threads;
 	struct py_interp in;
 	struct py_thread t;
-	struct str argv, executable;
 	uint64_t ident;
 	unsigned n = 0;
 
@@ -60,7 +59,8 @@ static void walk_all(const struct py *py, struct arena *a)
 		uint64_t lost;
 		if (py_thread_names(py, &in, &(uint64_t){ PY_NAMES_LOOKED }, a, &lost, got_name, NULL) > PY_MAX_THREADS)
 			abort();
-		py_argv(py, &in, a, &argv, &executable);
+		py_arguments(py, &in, "argv", a);
+		py_executable(py, &in, a);
 		threads = py_threads(py, &in);
 		while (n++ < THREADS && py_next_thread(&threads, &t) == 1)
 			walk_thread(py, a, t.frame);

@@ -220,6 +220,32 @@ def no_file_note(python):
         program.end()
 
 
+def command_line(pythons):
+    """A core's is what the snapshot said before, whatever of it Python leaves out of sys.argv and the kernel cuts off."""
+    rest = ["-c", "import time; print('READY', flush=True); time.sleep(1000)", "an argument", "\N{CJK UNIFIED IDEOGRAPH-76EE}", "x" * 3000, "--last", "1"]
+    for python in pythons:
+        for options in (["-u"], ["-B", "-W", "ignore"]):
+            with tempfile.TemporaryDirectory(prefix="pysnap-inputs-") as folder:
+                name, snap = "%s %s" % (python.name, " ".join(options)), os.path.join(folder, "x.pz")
+                process = subprocess.Popen(python.argv + options + rest, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2))
+                process.stdout.readline()
+                run([PYSNAP, "-q", str(process.pid), "-o", snap])
+                process.send_signal(signal.SIGABRT)
+                process.wait(60)
+                process.stdout.close()
+                cores = [n for n in os.listdir(folder) if n.startswith("core")]
+                if not cores:
+                    tap.skip(name, "no core was written")
+                    continue
+                core = os.path.join(folder, cores[0])
+                got, _ = report(core)
+                want, _ = report(snap)
+                tap.equal(got["process"]["args"], want["process"]["args"], "%s: the command line of a core is that of a snapshot" % name)
+                tap.ok(got["process"]["args"].endswith(" %s %s" % (" ".join(options), " ".join(rest))), "%s: all of it" % name, got["process"]["args"])
+                tap.ok(" ".join(rest) in run([PYANALYZE, "-v", core]).stdout.decode(), "%s: in the text with -v" % name)
+
+
 def huge(python, name, text, apparent, check):
     statvfs = os.statvfs(tempfile.gettempdir())
     if statvfs.f_bavail * statvfs.f_frsize < 2 << 30:
@@ -264,6 +290,7 @@ def main():
             tap.skip("inputs", "kernel.core_pattern is a pipe")
             tap.done()
     python = ([p for p in pythons if p.minor == "3.12"] or pythons)[0]
+    command_line([p for i, p in enumerate(pythons) if p.minor not in [q.minor for q in pythons[:i]]])
     filters(python)
     hidden(python)
     no_file_note(python)
