@@ -269,9 +269,9 @@ static const struct {
 	/* A signal frame has the page fault's own code, and that decides. */
 	{ BYTES("\x90"), 0, SIGSEGV, 1, 8, true, 6, "SIGSEGV: write to address 0x8 (8 bytes past a null pointer)", "SIGSEGV: write to address 0x8 (8 bytes past a null pointer)" },
 	{ BYTES("\x90"), 0, SIGSEGV, 1, 8, true, 4, "SIGSEGV: read of address 0x8 (8 bytes past a null pointer)", "SIGSEGV: read of address 0x8 (8 bytes past a null pointer)" },
-	{ BYTES("\x48\x8b\x07"), WILD, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: read of address 0x4141414141414140 (no address can be like that)",
+	{ BYTES("\x48\x8b\x07"), WILD, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: read of address 0x4141414141414140 (no memory can have such an address)",
 	  REFUSED },
-	{ BYTES("\xc3"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: return to 0x4444444444444444 (no address can be like that)",
+	{ BYTES("\xc3"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: return to 0x4444444444444444 (no memory can have such an address)",
 	  REFUSED },
 	{ BYTES("\xf4"), 0, SIGSEGV, SI_KERNEL, 0, false, 0, "SIGSEGV: privileged instruction hlt, which only the kernel may execute",
 	  REFUSED },

@@ -83,6 +83,8 @@ START_TEST(verdict)
 	ck_assert_int_eq(r->threads.p[0].crashed, verdicts[_i].kind == VERDICT_CRASH);
 	ck_assert_int_eq(r->threads.p[1].crashed, false);
 	ck_assert_int_eq(r->verdict.tid, PID);
+	for (size_t i = 0; i < r->problems.n; i++) /* there is another limit: no Python was found */
+		ck_assert(r->problems.p[i].id != P_LIKELY || str_is(r->problems.p[i].hint, "nothing lifts this by itself, but what lifts another of these limits may"));
 	report_free(r);
 	image_close(img);
 	build_elf_free(b);

@@ -524,14 +524,17 @@ END_TEST
 /* Oldest first, innermost last; the crash is at 0x10.  A function of Python is no handler of the kernel's. */
 START_TEST(handler_name)
 {
-	static const struct { const char *above[2]; bool python[2]; const char *note; } cases[] = {
+	static const struct { const char *above[2]; bool python[2]; const char *note, *module; } cases[] = {
 		{ { "on_fault", "abort" }, { 0 }, "on_fault ran then; the process ended by SIGABRT" },
-		{ { "go", "abort" }, { true }, "a signal handler ran then; the process ended by SIGABRT" },
+		{ { "go", "abort" }, { true }, "a signal handler, which left no frame, ran then; the process ended by SIGABRT" },
 		{ { "go", "on_fault" }, { true }, "on_fault ran then; the process ended by SIGABRT" },
 		{ { "", "PyObject_Call" }, { 0 }, "a signal handler ran then; the process ended by SIGABRT" },
+		{ { "", "abort" }, { 0 }, "a signal handler in libhandlers.so ran then; the process ended by SIGABRT", "/x/libhandlers.so" },
+		{ { "", "abort" }, { 0 }, "a signal handler in python3.9 ran then; the process ended by SIGABRT", "/usr/bin/python3.9" },
+		{ { "", "abort" }, { 0 }, "a signal handler ran then; the process ended by SIGABRT", "/usr/lib/libc.so.6" },
 		{ { "__kernel_sigreturn", "on_fault" }, { 0 }, "on_fault ran then; the process ended by SIGABRT" },
 		{ { "on_fault.part.0", "pthread_kill@@GLIBC_2.34" }, { 0 }, "on_fault ran then; the process ended by SIGABRT" },
-		{ { "abort.cold", "" }, { 0 }, "a signal handler ran then; the process ended by SIGABRT" },
+		{ { "abort.cold", "" }, { 0 }, "a signal handler, which left no frame, ran then; the process ended by SIGABRT" },
 		{ { "on_fault", "likely" }, { 0 }, "a signal handler ran then; the process ended by SIGABRT" },
 	};
 	struct report *r = report_new();
@@ -544,6 +547,8 @@ START_TEST(handler_name)
 		frames[i + 1].signal = strstr(cases[_i].above[i], "sigreturn");
 		frames[i + 1].pc = frames[i + 1].python ? 0 : 0x20 + i;
 	}
+	if (cases[_i].module)
+		frames[1].module = str_of(cases[_i].module);
 	struct report_thread th = { .tid = 100 };
 	report_fold(r, list, 3, &th.runs, &th.n_runs);
 	struct image_facts facts = { .pid = 100 };
@@ -722,7 +727,7 @@ int main(void)
 	tcase_add_loop_test(c, arm_origin, 0, 12);
 	tcase_add_loop_test(c, sending, 0, 7);
 	tcase_add_loop_test(c, returned, 0, 11);
-	tcase_add_loop_test(c, handler_name, 0, 8);
+	tcase_add_loop_test(c, handler_name, 0, 11);
 	tcase_add_loop_test(c, in_raise, 0, 6);
 	tcase_add_loop_test(c, ended_itself, 0, 16);
 	tcase_add_loop_test(c, no_frame, 0, COUNT(wrong));

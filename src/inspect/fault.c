@@ -109,10 +109,10 @@ static struct str title_without_address(struct image *img, struct report *r, con
 	if (in->has_address && in->multiple)
 		return str_printf(r->arena, STR_FMT ": %s address 0x%llx, which the instruction wants to be a multiple of %u", STR_ARG(name), access_title[access], at, in->multiple);
 	if (in->has_address)
-		return str_printf(r->arena, STR_FMT ": %s address 0x%llx (no address can be like that)", STR_ARG(name), access_title[access], at);
+		return str_printf(r->arena, STR_FMT ": %s address 0x%llx (no memory can have such an address)", STR_ARG(name), access_title[access], at);
 	if (in->transfer && in->target && address_is_wild(image_abi(img), in->target)) {
 		r->verdict.access = access_word[ACCESS_EXEC];
-		return str_printf(r->arena, STR_FMT ": %s to 0x%llx (no address can be like that)", STR_ARG(name), in->transfer, to);
+		return str_printf(r->arena, STR_FMT ": %s to 0x%llx (no memory can have such an address)", STR_ARG(name), in->transfer, to);
 	}
 	if (alignment)
 		return str_printf(r->arena, STR_FMT ": an access that is not aligned; no address is given", STR_ARG(name));

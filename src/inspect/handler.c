@@ -331,20 +331,33 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 	return found;
 }
 
-/* The handler: the function right above what it interrupted; one without a name is not known by those that it calls, nor is any by likely frames. */
-static struct str name_of(const struct report_thread *th, addr_t pc)
+/*
+ * The handler, in words: the function right above what it interrupted; one without a name is not known by those that it calls, but by its
+ * file, where that is not the one that raises.  None is known by likely frames.
+ */
+static struct str handler_in_words(struct report *r, const struct report_thread *th, addr_t pc)
 {
 	struct str name = { 0 };
-	const struct report_frame *f, *end = interrupted_frame(th, pc);
+	const struct report_frame *f, *handler = NULL, *end = interrupted_frame(th, pc);
 	struct inward w = inward_all(th);
 	bool likely = false;
 	while ((f = inward_next(&w)) && f != end) {
 		likely |= !f->python && f->likely;
-		if (!f->python && !f->signal)
-			name = f->function.len && f->function.s[0] != '<' ? str_function(f->function) : (struct str){ 0 };
+		if (f->python || f->signal)
+			continue;
+		handler = f;
+		name = f->function.len && f->function.s[0] != '<' ? str_function(f->function) : (struct str){ 0 };
 	}
+	if (!f || likely || !handler)
+		return STR("a signal handler");
 	/* Handlers often end with a jump to what raises, not a call. */
-	return f && !likely && !abort_raises(name) ? name : (struct str){ 0 };
+	if (abort_raises(name))
+		return STR("a signal handler, which left no frame,");
+	if (name.s)
+		return name;
+	const struct str file = str_base(handler->module);
+	return file.len && (module_is_other(file) || str_starts(file, "libpython") || str_starts(file, "python"))
+		? str_printf(r->arena, "a signal handler in " STR_FMT, STR_ARG(file)) : STR("a signal handler");
 }
 
 void handler_said(struct report *r, const struct image_facts *f, const struct interrupted *in, const struct report_thread *th)
@@ -366,10 +379,8 @@ void handler_said(struct report *r, const struct image_facts *f, const struct in
 	r->verdict.signal.addr = in->addr;
 	r->verdict.signal.sender_pid = in->outside ? in->sender_pid : fault || in->untold ? -1 : f->pid;
 	r->verdict.signal.sender_uid = in->sender_uid;
-	struct str name = name_of(th, in->regs.pc);
 	struct str then = f->siginfo.known && f->siginfo.has_sender && f->siginfo.pid != f->pid ? verdict_sender(r, f) : r->verdict.ended_by.name;
-	verdict_note(r, "handler", name.s ? str_printf(r->arena, STR_FMT " ran then; the process ended by " STR_FMT, STR_ARG(name), STR_ARG(then))
-		: str_printf(r->arena, "a signal handler ran then; the process ended by " STR_FMT, STR_ARG(then)));
+	verdict_note(r, "handler", str_printf(r->arena, STR_FMT " ran then; the process ended by " STR_FMT, STR_ARG(handler_in_words(r, th, in->regs.pc)), STR_ARG(then)));
 }
 
 struct str handler_sender(struct report *r, const struct interrupted *in)

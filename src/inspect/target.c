@@ -9,6 +9,17 @@ const struct inspection *const inspections[] = {
 	NULL,
 };
 
+/* What would prove the verdict may be what another limit leaves out. */
+static void hint_likely(struct report *r)
+{
+	bool others = false;
+	for (size_t i = 0; i < r->problems.n; i++)
+		others |= r->problems.p[i].id != P_LIKELY;
+	for (size_t i = 0; i < r->problems.n && others; i++)
+		if (r->problems.p[i].id == P_LIKELY)
+			r->problems.p[i].hint = STR("nothing lifts this by itself, but what lifts another of these limits may");
+}
+
 int inspect(struct target *t, const struct limits *lim, const char *path, struct report *r)
 {
 	r->input.path = path ? str_from_bytes(r->arena, path, strlen(path)) : (struct str){ 0 };
@@ -19,6 +30,7 @@ int inspect(struct target *t, const struct limits *lim, const char *path, struct
 		if (one < 0 && rc == 0)
 			rc = one;
 	}
+	hint_likely(r);
 	report_group(r);
 	return rc;
 }

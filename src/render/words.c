@@ -131,29 +131,27 @@ void words_function(struct sb *b, const struct report_frame *f)
 
 void words_plumbing(struct sb *b, const struct report_frame *const *frames, size_t n)
 {
-	enum { NAMED = 2 };
-	struct str name[NAMED] = { 0 };
-	size_t named = 0;
-	bool more = false;
+	enum { NAMED = 2, TOLD_APART = 16 };
+	struct str name[TOLD_APART] = { 0 };
+	size_t known = 0;
 	for (size_t i = n; i-- > 0;) { /* what is nearest to the next frame shown first */
 		struct str base = str_base(frames[i]->module);
 		size_t k = 0;
-		while (k < named && !str_eq(name[k], base))
+		while (k < known && !str_eq(name[k], base))
 			k++;
-		if (!base.len || k < named)
-			continue;
-		if (named < NAMED)
-			name[named++] = base;
-		else
-			more = true;
+		if (base.len && k == known && known < TOLD_APART)
+			name[known++] = base;
 	}
+	const size_t named = known < NAMED ? known : NAMED, others = known - named;
 	words_count(b, n, "frame");
 	for (size_t k = 0; k < named; k++) {
-		sb_printf(b, k == 0 ? " in " : more ? ", " : " and ");
+		sb_printf(b, k == 0 ? " in " : others ? ", " : " and ");
 		sb_safe(b, name[k]);
 	}
-	if (more)
-		sb_printf(b, ", ...");
+	if (known == TOLD_APART)
+		sb_printf(b, " and many others");
+	else if (others)
+		sb_printf(b, " and %zu other%s", others, others == 1 ? "" : "s");
 }
 
 /* As short as it may be and still tell: under the process's folder, from there; else the last folder and the name. */

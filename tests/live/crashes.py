@@ -141,7 +141,7 @@ def fatal_errors(python):
         target.end()
 
 
-NO_ADDRESS = " (no address can be like that)"
+NO_ADDRESS = " (no memory can have such an address)"
 IN_C = (  # function: the title, as a pattern
     ("fault_divide", r"SIGFPE: integer division by zero(?: or overflow)? at 0x[0-9a-f]+"),
     ("fault_illegal", r"SIGILL: illegal operand at 0x[0-9a-f]+"),
