@@ -419,7 +419,8 @@ static struct report *no_python(void)
 		t->name_from_kernel = true;
 		t->waits_in = i ? STR("futex") : STR("epoll_wait");
 	}
-	report_problem(r, P_NO_PYTHON, "core", (size_t)2, "no libpython and no _PyRuntime in it", "-e PROGRAM");
+	report_problem(r, P_NO_PYTHON, "core", (size_t)2, "no file that was mapped is CPython's", "-e PROGRAM");
+	report_details(r, STR("symbols: no _PyRuntime\n\nsection .PyRuntime: in none of the files that are here (2)\n"));
 	return r;
 }
 

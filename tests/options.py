@@ -196,6 +196,15 @@ for options, hint in ((['--python-version=3.9'], 'without --python-version'), ([
     check(f'{options}: which do not fit', 'no layout fits' in text and f'\n  try: {hint}\n' in text and
           [p['hint'] for p in json.loads(report)['problems'] if p['code'] == 'PZ302'] == [hint], text)
 
+# an address that is none of a Python
+for wrong in '0x1234', 'abc':
+    text = run('-q', f'--runtime={wrong}', code=5)
+    report = subprocess.run([PYANALYZE, '--json', f'--runtime={wrong}', 'threads.pz'], cwd=FOLDER, capture_output=True).stdout
+    there = re.fullmatch(r'pyanalyze: no Python is at 0x(1234|abc)\n  why: those found: 0x[0-9a-f]+ \(Python 3\.12\.[0-9]+\)\n  try: without --runtime\n', text)
+    problems = {p['code']: p for p in json.loads(report)['problems']}
+    check(f'--runtime={wrong}: those that there are', there and problems['PZ310']['message'] == '; '.join(re.findall(r': (no.*|those.*)', text)) and 'PZ301' not in problems, (text, problems))
+    check(f'--runtime={wrong}: nothing is known of its threads', not any('native' in t['state'] for t in json.loads(report)['threads']))
+
 # -o DIR/: inputs of one name do not replace each other's reports
 with tempfile.TemporaryDirectory() as folder:
     for one in 'a', 'b':

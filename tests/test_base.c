@@ -349,11 +349,14 @@ END_TEST
 
 START_TEST(errors_carry_what_why_and_hint)
 {
-	struct err e = { .why = "old", .hint = "old" };
+	struct err e = { .why = "old", .hint = "old", .detail = "old" };
 	ck_assert_int_eq(err_set(&e, ERR_FAULT, "at 0x%x", 16), ERR_FAULT);
 	ck_assert_str_eq(e.msg, "at 0x10");
 	ck_assert_str_eq(e.why, "");
 	ck_assert_str_eq(e.hint, "");
+	ck_assert_str_eq(e.detail, "");
+	ck_assert_int_eq(err_detail(&e, "%s", "d"), ERR_FAULT);
+	ck_assert_str_eq(e.detail, "d");
 	ck_assert_int_eq(err_why(&e, "%s", "w"), ERR_FAULT);
 	ck_assert_int_eq(err_hint(&e, "%s", "h"), ERR_FAULT);
 	ck_assert_str_eq(e.why, "w");

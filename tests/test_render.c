@@ -579,6 +579,25 @@ START_TEST(command_line)
 }
 END_TEST
 
+/* What was tried is for those who ask; JSON has it, a line an element. */
+START_TEST(details)
+{
+	static const char tried[] = "    tried symbols: no _PyRuntime\n    tried section .PyRuntime: in none of the files that are here (2)\n    try: ";
+	struct render_options opt = plain;
+	for (int all = 0; all < 2; all++) {
+		const struct built_report *b = built_reports;
+		while (strcmp(b->name, "no_python") != 0)
+			b++;
+		struct report *r = b->build();
+		opt.all_names = all;
+		char *s = rendered(r, "text", (size_t)-1, &opt, NULL);
+		ck_assert_msg((strstr(s, tried) != NULL) == all && (strstr(s, "_PyRuntime") != NULL) == all, "%s", s);
+		free(s);
+		report_free(r);
+	}
+}
+END_TEST
+
 /* Columns, whatever takes none. */
 START_TEST(clip)
 {
@@ -631,6 +650,7 @@ int main(void)
 	tcase_add_loop_test(c, caret, 0, COUNT(carets));
 	tcase_add_test(c, all_of_many);
 	tcase_add_test(c, command_line);
+	tcase_add_test(c, details);
 	tcase_add_test(c, failing_output);
 	tcase_add_test(c, table);
 	tcase_add_loop_test(c, clip, 0, 4);

@@ -14,6 +14,7 @@ int err_set(struct err *err, int code, const char *fmt, ...)
 	err->code = code;
 	err->why[0] = '\0';
 	err->hint[0] = '\0';
+	err->detail[0] = '\0';
 	return code;
 }
 
@@ -35,6 +36,17 @@ int err_hint(struct err *err, const char *fmt, ...)
 	va_list ap;
 	va_start(ap, fmt);
 	vsnprintf(err->hint, sizeof err->hint, fmt, ap);
+	va_end(ap);
+	return err->code;
+}
+
+int err_detail(struct err *err, const char *fmt, ...)
+{
+	if (!err)
+		return 0;
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(err->detail, sizeof err->detail, fmt, ap);
 	va_end(ap);
 	return err->code;
 }

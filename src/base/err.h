@@ -23,19 +23,21 @@ enum {
 	ERR_TRACED = -12,     /* somebody else traces the process */
 };
 
-/* Lives on the caller's stack; nothing to free.  why and hint may be empty. */
+/* Lives on the caller's stack; nothing to free.  why, hint and detail may be empty. */
 struct err {
 	int code;
 	char msg[512];  /* what: where, found, wanted; lower case, no full stop */
 	char why[1024]; /* the cause, if it is known */
 	char hint[256]; /* what to try */
+	char detail[1280]; /* lines for who asks more closely: what was tried, and what became of it */
 };
 
-/* Fill err->msg (err may be NULL) and return code.  Clears why and hint. */
+/* Fill err->msg (err may be NULL) and return code.  Clears why, hint and detail. */
 int err_set(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
-/* Add the cause, or what to try; each returns err->code. */
+/* Add the cause, what to try, or the details; each returns err->code. */
 int err_why(struct err *err, const char *fmt, ...) PRINTF(2, 3);
 int err_hint(struct err *err, const char *fmt, ...) PRINTF(2, 3);
+int err_detail(struct err *err, const char *fmt, ...) PRINTF(2, 3);
 /* The code in a few words ("not captured"), for messages that have nothing better. */
 const char *err_word(int code);
 

@@ -106,6 +106,18 @@ struct str str_base(struct str path)
 	return (struct str){ slash + 1, path.len - (size_t)(slash + 1 - path.s) };
 }
 
+bool str_line(struct str *rest, struct str *line)
+{
+	while (rest->len && *rest->s == '\n')
+		*rest = (struct str){ rest->s + 1, rest->len - 1 };
+	if (!rest->len)
+		return false;
+	const char *end = memchr(rest->s, '\n', rest->len);
+	*line = (struct str){ rest->s, end ? (size_t)(end - rest->s) : rest->len };
+	*rest = (struct str){ line->s + line->len, rest->len - line->len };
+	return true;
+}
+
 struct str str_dup(struct arena *a, struct str s)
 {
 	return (struct str){ s.s ? arena_dup(a, s.s, s.len) : NULL, s.len };

@@ -35,6 +35,8 @@ int str_cmp(struct str a, struct str b);          /* as memcmp, the shorter firs
 struct str str_function(struct str name);
 /* Is what follows a name such an addition, and names the whole function or object (".lto_priv.0"), no part or variant of it? */
 bool str_is_renaming(struct str rest);
+/* The next line of rest, which gets what follows it; false at the end.  Empty lines are passed over. */
+bool str_line(struct str *rest, struct str *line);
 struct str str_base(struct str path);             /* what follows the last '/' */
 struct str str_dup(struct arena *a, struct str s);
 struct str str_printf(struct arena *a, const char *fmt, ...) PRINTF(2, 3);

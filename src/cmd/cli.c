@@ -53,6 +53,16 @@ static void print_line(const struct cli *c, const char *head, const char *colour
 	fputc('\n', stderr);
 }
 
+/* A line each, for who asks. */
+static void print_details(const struct cli *c, const struct err *err)
+{
+	struct str line;
+	for (struct str rest = str_of(err->detail); c->verbose && str_line(&rest, &line);) {
+		CLEANUP(cleanup_free) char *one = xasprintf(STR_FMT, STR_ARG(line));
+		print_line(c, "  tried: ", "\033[2m", one);
+	}
+}
+
 static void print_err(const struct cli *c, const char *kind, const char *colour, const struct err *err)
 {
 	CLEANUP(cleanup_free) char *head = xasprintf("%s: %s", c->name, kind);
@@ -60,8 +70,9 @@ static void print_err(const struct cli *c, const char *kind, const char *colour,
 	print_line(c, head, colour, err->msg[0] ? err->msg : err_word(err->code));
 	if (err->why[0])
 		print_line(c, "  why: ", "\033[2m", err->why);
+	print_details(c, err);
 	if (err->hint[0])
-		print_line(c, "  try: ", "\033[2m", err->hint);
+		print_line(c, str_starts(str_of(err->hint), "nothing") ? "  " : "  try: ", "\033[2m", err->hint);
 }
 
 int cli_exit_code(const struct cli *c, int code)
@@ -127,6 +138,12 @@ void cli_note(const struct cli *c, const char *fmt, ...)
 	va_start(ap, fmt);
 	say(c, head, fmt, ap);
 	va_end(ap);
+}
+
+void cli_note_err(const struct cli *c, const struct err *err)
+{
+	cli_note(c, "%s", err->why[0] ? err->why : err->msg);
+	print_details(c, err);
 }
 
 void cli_say(const struct cli *c, const char *fmt, ...)

@@ -61,6 +61,7 @@ int cli_error(const struct cli *c, const struct err *err);
 int cli_usage(const struct cli *c, const char *try_this, const char *fmt, ...) PRINTF(3, 4); /* EXIT_USAGE; try_this may be NULL */
 void cli_warn(const struct cli *c, const struct err *err);            /* "prog: warning: what"; not with -q */
 void cli_note(const struct cli *c, const char *fmt, ...) PRINTF(2, 3);/* one line, only with -v */
+void cli_note_err(const struct cli *c, const struct err *err);        /* the cause and the details of what is no error yet, only with -v */
 void cli_say(const struct cli *c, const char *fmt, ...) PRINTF(2, 3); /* one line without a prefix, not with -q */
 int cli_exit_code(const struct cli *c, int code);                     /* ERR_* -> exit code */
 int cli_write_code(int e);                                            /* errno of a file that cannot be written -> ERR_PERM or ERR_IO */

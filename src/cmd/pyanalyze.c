@@ -483,7 +483,7 @@ static const char *stem_of(struct wish *w, const char *input)
 	return ret;
 }
 
-/* DIR/: one file an input; a renderer that can draw one thread gives a file for each active thread. */
+/* DIR/: one file an input; a renderer that can draw one thread gives a file for each active thread, where none is for each that has a stack. */
 static int draw_folder(struct job *j, const char *dir, const char *stem, bool several)
 {
 	struct err err = { 0 };
@@ -496,9 +496,12 @@ static int draw_folder(struct job *j, const char *dir, const char *stem, bool se
 		return draw_to(j, str_c(j->r->arena, str_printf(j->r->arena, "%s/%s%s", dir, stem, j->renderer->suffix)));
 	int rc = 0;
 	size_t n = 0;
+	bool python = false;
+	for (size_t i = 0; i < j->r->threads.n; i++)
+		python |= j->r->threads.p[i].active;
 	for (size_t i = 0; i < j->r->threads.n && rc == 0; i++) {
 		const struct report_thread *t = &j->r->threads.p[i];
-		if (!t->active)
+		if (python ? !t->active : !t->n_runs)
 			continue;
 		struct sb b = { 0 };
 		sb_printf(&b, "%s/", dir);
@@ -519,7 +522,8 @@ static int draw_folder(struct job *j, const char *dir, const char *stem, bool se
 	}
 	j->thread = (size_t)-1;
 	if (rc == 0)
-		cli_say(j->c, "%s: %zu file%s, one a thread with Python frames", dir, n, n == 1 ? "" : "s");
+		cli_say(j->c, "%s: %zu file%s, one a thread with %s frames%s", dir, n, n == 1 ? "" : "s", python ? "Python" : "native",
+			python ? "" : "; no thread has Python ones");
 	return rc;
 }
 
@@ -640,6 +644,7 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 			t.native = NULL;
 	}
 	w->py.version_seen = t.py_seen;
+	t.py_named = w->py.only_runtime != 0;
 	rc = py_open(img, t.mods, &w->py, t.arena, &t.py, &t.py_err);
 	if (rc < 0)
 		t.py = NULL;
@@ -694,9 +699,12 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 		sb_free(&line);
 	}
 	if (status == 0 && !t.py) {
-		/* The report is written and lists it as its first limit; the exit code tells a script. */
-		if (t.py_err.code == ERR_UNSUPPORTED)
-			cli_error(c, &t.py_err);
+		/* The report is written and lists it as its first limit; the exit code tells a script, and this whoever does not see the report. */
+		if (several) {
+			err = t.py_err;
+			snprintf(t.py_err.msg, sizeof t.py_err.msg, "%.200s: %.300s", path, err.msg);
+		}
+		cli_error(c, &t.py_err);
 		status = t.py_err.code == ERR_UNSUPPORTED ? EXIT_FAILED : EXIT_NOPYTHON;
 	}
 out:

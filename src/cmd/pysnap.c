@@ -224,7 +224,7 @@ static int runtime_of(const struct cli *c, pid_t pid, bool files, addr_t *hint, 
 		*hint = py->runtime;
 		cli_note(c, "Python %s (found by: %s), runtime at 0x%llx", py->version_text, py->found_by, (unsigned long long)*hint);
 	} else {
-		cli_note(c, "%s", err->why[0] ? err->why : err->msg);
+		cli_note_err(c, err);
 		/* Python is there but not found to be alive: it may be starting up, or was changing while it was read. */
 		addr_t at;
 		static const char *const names[] = { "_PyRuntime", "PyInterpreterState_Head", "Py_Initialize" };

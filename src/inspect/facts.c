@@ -191,9 +191,13 @@ static void python_facts(struct target *t, struct report *r)
 			r->python.version = str_from_bytes(r->arena, t->py_seen, strlen(t->py_seen));
 		if (r->python.unread)
 			report_problem(r, P_NO_LAYOUT, t->py_err.msg, t->py_err.hint[0] ? t->py_err.hint : "-v shows what was searched");
+		else if (t->py_named)
+			report_problem(r, P_NOT_AT, t->py_err.msg, t->py_err.why, t->py_err.hint);
 		else
 			report_problem(r, P_NO_PYTHON, r->input.kind, n, t->py_err.why[0] ? t->py_err.why : t->py_err.msg,
 				       t->py_err.hint[0] ? t->py_err.hint : "-v shows what was searched");
+		r->python.named = t->py_named;
+		report_details(r, str_from_bytes(r->arena, t->py_err.detail, strlen(t->py_err.detail)));
 		return;
 	}
 	r->python.found = true;

@@ -117,8 +117,8 @@ static void python_life(struct target *t, struct report *r, const struct report_
 			shutting_down(r, th, by, "");
 		else if (on_stack(t, th, initializers))
 			say(r, STR("Python was still starting, which this thread did"));
-		/* One is mapped, its variables (up to 3.6 the one) are there, and no interpreter is. */
-		else if (t->py_err.code == ERR_NOPYTHON && !image_facts(t->img)->truncated &&
+		/* One is mapped, its variables (up to 3.6 the one) are there, and no interpreter is; where an option named a place, that is not known. */
+		else if (!t->py_named && t->py_err.code == ERR_NOPYTHON && !image_facts(t->img)->truncated &&
 			 (modules_symbol(t->mods, "_PyRuntime", &at, NULL, NULL) == 0 || modules_symbol(t->mods, "_PyThreadState_Current", &at, NULL, NULL) == 0 ||
 			  modules_section_next(t->mods, ".PyRuntime", &from, &at, &size) == 0) &&
 			 image_read(t->img, at, &byte, 1) == 0)

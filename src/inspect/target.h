@@ -15,6 +15,7 @@ struct target {
 	struct modules *mods;
 	struct py *py;            /* NULL: no Python found */
 	struct err py_err;        /* why, when py is NULL */
+	bool py_named;            /* an option said where it is, and nowhere else was looked */
 	char py_seen[32];         /* its version, when py is NULL but a Python is there; else "" */
 	struct native_limits native_limits; /* it was started with */
 	struct native *native;    /* unwinding, which is under way; NULL: not asked for */

@@ -100,3 +100,9 @@ void report_problem(struct report *r, enum problem id, ...)
 		.hint = len > text_len ? text_of(r, both + text_len, (size_t)(len - text_len)) : (struct str){ 0 },
 	};
 }
+
+void report_details(struct report *r, struct str lines)
+{
+	if (r->problems.n && lines.len)
+		r->problems.p[r->problems.n - 1].details = lines;
+}

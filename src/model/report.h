@@ -113,6 +113,7 @@ struct report_problem {
 	const char *code;          /* "PZ203" */
 	enum severity severity;
 	struct str message, hint;  /* hint s NULL: nothing lifts it */
+	struct str details;        /* lines, for who asks more closely; s NULL: there are none */
 };
 
 enum verdict_kind { VERDICT_UNKNOWN, VERDICT_CRASH, VERDICT_STOPPED, VERDICT_SNAPSHOT };
@@ -152,6 +153,7 @@ struct report {
 		struct str version;        /* "3.12.1" */
 		uint32_t hex;
 		bool debug, free_threaded;
+		bool named;                /* not found where an option said that it is; nowhere else was looked */
 		bool others;               /* further ones are alive in the process, of which nothing is shown */
 		bool salvaged;             /* out of a truncated core: threads without a thread state may have had one */
 		struct str found_by, layout, executable;
@@ -209,6 +211,8 @@ void report_free(struct report *r);                /* takes NULL */
 /* Adds a problem once: the same id with the same text is not added twice.  Text and hint are problems.def's formats,
  * which take the arguments in order (text's first, then hint's). */
 void report_problem(struct report *r, enum problem id, ...);
+/* Of the problem that was added last; s NULL or empty: it has none. */
+void report_details(struct report *r, struct str lines);
 /* Fold repetitions of up to 24 frames: frames[0..n) oldest first -> runs in the arena; equal means the same pointer. */
 void report_fold(struct report *r, const struct report_frame *const *frames, size_t n, const struct report_run **ret, size_t *ret_n);
 /* Leave the native frames of all threads out; what the verdict says of them stays.  Groups are filled anew. */

@@ -64,7 +64,7 @@ static const struct proof *half_made(const struct opening *o)
 	return best->half ? best : NULL;
 }
 
-/* Each way and what became of it. */
+/* Each way and what became of it, a line each. */
 static void ways(const struct opening *o, struct sb *ret)
 {
 	static const char *const name[WAY_COUNT] = { [WAY_SYMBOL] = "symbols", [WAY_SECTION] = "section .PyRuntime",
@@ -73,7 +73,7 @@ static void ways(const struct opening *o, struct sb *ret)
 
 	for (size_t i = 0; i < WAY_COUNT; i++)
 		if (o->tried[i][0])
-			sb_printf(ret, "%s%s: %s", ret->len ? "; " : "", name[i], o->tried[i]);
+			sb_printf(ret, "%s%s: %s", ret->len ? "\n" : "", name[i], o->tried[i]);
 }
 
 static int hint_whole(const struct opening *o, struct err *err)
@@ -82,14 +82,15 @@ static int hint_whole(const struct opening *o, struct err *err)
 			: "a core that is not cut off: ulimit -c unlimited, and let it crash again");
 }
 
-/* The cause as it is, and what was tried. */
+/* The cause as it is, and what was tried for who asks. */
 static int not_found(const struct opening *o, struct err *err, const char *msg, const char *why)
 {
 	CLEANUP(cleanup_sb) struct sb tried = { 0 };
 
 	ways(o, &tried);
 	err_set(err, ERR_NOPYTHON, "%s", msg);
-	err_why(err, "%s%s%.*s%s", why, *why ? " (" : "", (int)tried.len, tried.s ? tried.s : "", *why ? ")" : "");
+	err_why(err, "%s", why);
+	err_detail(err, "%.*s", (int)tried.len, tried.s ? tried.s : "");
 	if (image_facts(o->img)->truncated)
 		return hint_whole(o, err);
 	if (image_facts(o->img)->kind == IMAGE_LIVE)
@@ -145,11 +146,11 @@ int failure_say(struct opening *o, char *version_seen, struct err *err)
 	if (version_seen)
 		snprintf(version_seen, 32, "%s", o->known.text);
 	if (!o->sign)
-		return not_found(o, err, "found no CPython", "");
+		return not_found(o, err, "found no CPython", "no file that was mapped, and nothing in memory, is recognized as CPython's");
 	if (no_interpreter(o)) {
 		const char *version = o->known.text, *space = *version ? " " : "";
 		if (image_facts(o->img)->truncated && (!o->placed || cut_off(o)))
-			snprintf(text, sizeof text, "Python%s%s is mapped, but its runtime is cut off, and no thread state could be proved in what is left",
+			snprintf(text, sizeof text, "Python%s%s is mapped, but the memory that leads to its threads is cut off",
 				 space, version);
 		else if (o->placed)
 			snprintf(text, sizeof text, "Python%s%s is mapped, but has no interpreter: this was before Py_Initialize or after Py_Finalize, "

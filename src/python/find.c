@@ -26,7 +26,14 @@ static void note(struct opening *o, enum way way, const char *fmt, ...)
 
 static void note_candidate(struct opening *o, enum way way, const char *what, addr_t at)
 {
-	note(o, way, "%s at 0x%llx: %s", what, (unsigned long long)at, o->last.why[0] ? o->last.why : "no layout is for it");
+	const char *why = o->last.why[0] ? o->last.why : "no layout is for it";
+	char itself[40];
+	int n = snprintf(itself, sizeof itself, "_PyRuntime at 0x%llx ", (unsigned long long)at);
+
+	if (strncmp(why, itself, (size_t)n) == 0) /* as it says of itself */
+		note(o, way, "%s at 0x%llx: it %s", what, (unsigned long long)at, why + n);
+	else
+		note(o, way, "%s at 0x%llx: %s", what, (unsigned long long)at, why);
 }
 
 /* Is the place there from which its interpreters are reached? */

@@ -63,7 +63,7 @@ struct py_options {
 	char *version_seen;       /* 32 bytes or NULL: the version ("3.9.18", "3.13") of a Python that no layout fits */
 };
 /*
- * Find the runtime, choose and prove a layout.  ERR_NOPYTHON: nothing of CPython found (err->why says what was tried);
+ * Find the runtime, choose and prove a layout.  ERR_NOPYTHON: nothing of CPython found, or none at only_runtime (err->why says why, err->detail what was tried);
  * ERR_UNSUPPORTED: a Python is there but no layout fits (err->msg lists each layout tried and the check that failed).
  */
 int py_open(struct image *img, struct modules *mods, const struct py_options *opt, struct arena *a, struct py **ret, struct err *err) MUST_CHECK;

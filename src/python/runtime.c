@@ -273,7 +273,7 @@ bool attempt(struct opening *o, struct try *t, addr_t runtime, addr_t interp, co
 	const uint64_t lost = image_lost_reads(o->img);
 	if (runtime && (READ(&py, runtime, PyRuntime, interp_head, &py.interp_head) < 0 || !py.interp_head)) {
 		p.lost = image_lost_reads(o->img) != lost;
-		snprintf(p.why, sizeof p.why, "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
+		snprintf(p.why, sizeof p.why, p.lost ? "_PyRuntime at 0x%llx is cut off" : "_PyRuntime at 0x%llx has no interpreter", (unsigned long long)runtime);
 		remember(o, &t->best, &p);
 		return false;
 	}
@@ -491,6 +491,35 @@ static void deny_version(struct py *py, struct known_version *outside)
 		snprintf(py->version_denied, sizeof py->version_denied, "%u.%u", outside->version >> 24, outside->version >> 16 & 255);
 }
 
+/* There is none at the address that was named: where there are some.  Whatever was looked at there is said only where it is like one. */
+static int none_there(const struct opening *o, const struct py_options *opt, struct err *err)
+{
+	enum { NAMED = 4 };
+	struct py_options all = *opt;
+	struct py *py = NULL;
+	CLEANUP(cleanup_sb) struct sb b = { 0 };
+	const struct proof *best = &o->self;
+	size_t n = 0;
+
+	for (size_t i = 0; i < o->n_tries; i++)
+		if (o->tries[i].best.stage > best->stage)
+			best = &o->tries[i].best;
+	all.only_runtime = 0;
+	all.version_seen = NULL;
+	if (py_open(o->img, o->mods, &all, o->arena, &py, NULL) < 0)
+		py = NULL;
+	for (; py && n < NAMED; py = py->other, n++)
+		sb_printf(&b, "%s0x%llx (Python %s)", n ? ", " : "", (unsigned long long)(py->runtime ? py->runtime : py->interp_head), py->version_text);
+	err_set(err, ERR_NOPYTHON, "no Python%s is at 0x%llx", best->stage > PROOF_NOTHING ? " that can be read" : "", (unsigned long long)opt->only_runtime);
+	if (n)
+		err_why(err, "those found: %.*s%s", (int)b.len, b.s, py ? " and more" : "");
+	else
+		err_why(err, "none is found elsewhere either");
+	if (best->why[0])
+		err_detail(err, "0x%llx: %s", (unsigned long long)opt->only_runtime, best->why);
+	return err_hint(err, "without --runtime");
+}
+
 int py_open(struct image *img, struct modules *mods, const struct py_options *opt, struct arena *a, struct py **ret, struct err *err)
 {
 	static const struct py_options none;
@@ -526,11 +555,8 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 	if (opt->only_runtime && !opt->python_version && !opt->layout_text.s) /* whichever it is of several */
 		tries_of_all(&o);
 	bool found = find_runtime(&o, opt);
-	if (!found && opt->only_runtime) {
-		err_set(err, ERR_NOPYTHON, "no Python that can be read is at 0x%llx", (unsigned long long)opt->only_runtime);
-		err_why(err, "%s", o.last.why[0] ? o.last.why : "no layout is for it");
-		return err_hint(err, "without --runtime");
-	}
+	if (!found && opt->only_runtime)
+		return none_there(&o, opt, err);
 	if (!found && opt->python_version && said_another(&o)) { /* else whatever it says */
 		o.known.forced = true;
 		found = find_runtime(&o, opt);

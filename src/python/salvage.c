@@ -485,7 +485,7 @@ static void finish(const struct attempt *t, const struct known_version *known, s
 int py_salvage(const struct py *base, const struct salvage_try *tries, size_t n, const struct known_version *known, struct arena *a,
 	       struct py *ret, size_t *which, char *why, size_t room)
 {
-	snprintf(why, room, "no thread state could be proved in what is left");
+	snprintf(why, room, "no thread state could be proved");
 	if (!image_facts(base->img)->n_lost)
 		return ERR_ABSENT;
 	struct hits h = { 0 };

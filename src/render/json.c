@@ -478,7 +478,7 @@ static json_t *thread_element(struct json *j, size_t i)
 	}
 	const struct { bool is; const char *word; } words[] = {
 		{ t->crashed, "crashed" }, { t->holds_gil, "gil" }, { t->on_cpu, "running" }, { !t->on_cpu && t->waits_in.s, "waiting" },
-		{ t->stale, "stale" }, { t->starting, "starting" }, { t->stopped, "stopped" }, { !t->has_python && !j->r->python.unread, "native" },
+		{ t->stale, "stale" }, { t->starting, "starting" }, { t->stopped, "stopped" }, { !t->has_python && !j->r->python.unread && !j->r->python.named, "native" },
 	};
 	for (size_t k = 0; k < sizeof words / sizeof *words; k++)
 		if (words[k].is)
@@ -567,6 +567,13 @@ static json_t *problem_element(struct json *j, size_t i)
 	put_word(o, "severity", severity[p->severity]);
 	put_text(o, "message", p->message);
 	put_text(o, "hint", p->hint);
+	if (p->details.s) {
+		json_t *details = json_array();
+		struct str line;
+		for (struct str rest = p->details; str_line(&rest, &line);)
+			push(details, text_value(line));
+		put(o, "details", details);
+	}
 	return o;
 }
 

@@ -561,6 +561,11 @@ static void limits(struct text *t)
 			text_color(t, severity == SEVERITY_ERROR ? BOLD_RED : severity == SEVERITY_WARNING ? YELLOW : "");
 			wrapped(t, p->message, 2, 6);
 			text_color(t, severity == SEVERITY_INFO ? "" : RESET);
+			struct str line;
+			for (struct str rest = p->details; t->opt->all_names && str_line(&rest, &line);) {
+				sb_printf(&t->b, "    tried ");
+				wrapped(t, line, 10, 10);
+			}
 			if (folded)
 				sb_printf(&t->b, "    and %zu more like this (-v and --json list them)\n", of[p->id] - 1);
 			size_t next = i + 1; /* what several in a row need is said once */

@@ -182,14 +182,14 @@ void words_place(struct sb *b, const struct report *r, const struct report_frame
 
 const char *words_no_stack(const struct report *r, const struct report_thread *t)
 {
-	bool lost = t->broken.s || (!t->has_python && (r->python.unread || r->python.salvaged || (!r->python.found && !r->input.complete)));
+	bool lost = t->broken.s || r->python.named || (!t->has_python && (r->python.unread || r->python.salvaged || (!r->python.found && !r->input.complete)));
 	return lost ? "its Python stack is not known" : t->has_python ? "has no frame" : r->python.others ? "runs none of this Python" : "runs no Python";
 }
 
 void words_version(struct sb *b, const struct report *r)
 {
 	if (!r->python.found && !r->python.unread) {
-		sb_printf(b, "no Python found");
+		sb_printf(b, r->python.named ? "no Python where --runtime says" : "no Python found");
 		return;
 	}
 	sb_printf(b, "Python ");

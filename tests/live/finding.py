@@ -266,6 +266,14 @@ def two(first, second, made_first, made_second):
                     rep, done = report(path, said[0]["hint"].split()[0])
                     if serves("%s: both alive: %s: %s by its address" % (names, what, other.minor), rep, done, 1 - n, 1):
                         tap.equal(rep["python"]["version"], other.version, "%s: both alive: %s: by its address: version" % (names, what))
+                    at = int(re.search("0x[0-9a-f]+", said[0]["hint"]).group(), 16)
+                    for wrong in at + 1, 0x1234:
+                        rep, done = report(path, "--runtime=0x%x" % wrong)
+                        message = [p["message"] for p in rep["problems"] if p["code"] == "PZ310"]
+                        tap.ok(done.returncode == 5 and message and message[0].startswith("no Python is at 0x%x; those found: 0x" % wrong) and "0x%x (Python " % at in message[0],
+                               "%s: both alive: %s: none at 0x%x: which there are" % (names, what, wrong), message)
+                        tap.ok(not any("no interpreter" in s for s in rep["verdict"].get("explain", [])) and not any("native" in t["state"] for t in rep["threads"]),
+                               "%s: both alive: %s: none at 0x%x: nothing is made up" % (names, what, wrong), rep["verdict"])
             rep, done = report(path)
             tap.equal((done.returncode, [p["code"] for p in rep["problems"] if p["code"] == "PZ307"]), (0, ["PZ307"]), "%s: both alive: %s" % (names, what))
     finally:
@@ -341,7 +349,8 @@ def none():
             for part in ("symbols: none of _PyRuntime, interp_head and _PyThreadState_Current in the files that are mapped (", "section .PyRuntime: in none of the files that are here (",
                          "instructions: no PyInterpreterState_Head", "cookie of 3.13 and later: nowhere in writable memory",
                          "thread pointers: words that are one of the threads' (1): ", "; none is a thread state's"):
-                tap.ok(part in said[0]["message"], "no Python: it says: %s" % part, said)
+                tap.ok(any(part in line for line in said[0]["details"]) and part not in said[0]["message"], "no Python: it says: %s" % part, said)
+            tap.ok("is recognized as CPython's" in said[0]["message"] and b"pyanalyze: found no CPython\n  why: " in done.stderr, "no Python: in one sentence, and on standard error", (said, done.stderr))
             tap.ok("-e PROGRAM or --sysroot DIR" in said[0]["hint"], "no Python: what would help", said)
     finally:
         host.end()

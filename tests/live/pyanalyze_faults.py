@@ -96,6 +96,12 @@ def no_python(folder):
     done = run([PYANALYZE, core])
     text = done.stdout.decode()
     tap.ok(done.returncode == 5 and "found no Python in this core (threads: 1)" in text, "a core without Python: report and exit code 5", text)
+    for options in ["-q", "-o", os.path.join(folder, "x.txt")], ["-o", os.path.join(folder, "x.svg")], ["--json"]:
+        done = run([PYANALYZE, *options, core])
+        tap.ok(done.returncode == 5 and b"pyanalyze: found no CPython\n  why: " in done.stderr, "a core without Python: standard error says so: %s" % options[0], done.stderr)
+    done = run([PYANALYZE, "--format=svg", "-o", os.path.join(folder, "graphs/"), core])
+    tap.ok(done.returncode == 5 and len(os.listdir(os.path.join(folder, "graphs"))) == 1 and b"graphs/: 1 file, one a thread with native frames; no thread has Python ones\n" in done.stderr,
+           "a core without Python: a graph of native frames a thread", done.stderr)
     os.unlink(core)
 
 
