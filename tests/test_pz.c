@@ -230,6 +230,7 @@ START_TEST(tail)
 		const bool past = places[_i].cut && (unpacked != 1 || _i != 3); /* by a byte: an index has more */
 		ck_assert_int_eq(noted->symbols_cut, past);
 		ck_assert_int_eq(facts->truncated, past && unpacked);
+		ck_assert_uint_eq(facts->expected, facts->truncated && _i == 3 ? facts->size + PZ_PAGE : facts->size); /* the other one is further than any */
 		if (places[_i].cut && !past)
 			goto next;
 		ck_assert_uint_eq(noted->symbols, places[_i].at);
@@ -246,6 +247,27 @@ START_TEST(tail)
 	free(got);
 	free((void *)f.p);
 	free((void *)all.p);
+}
+END_TEST
+
+/* A snapshot that was cut within its memory: what should follow that belongs to it. */
+START_TEST(cut_before_the_tail)
+{
+	static const char json[] = "{\"modules\":[{\"start\":\"0x400000\",\"end\":\"0x402000\",\"symbols\":{\"at\":\"8\",\"size\":\"29992\"}}]}";
+	struct pz_note note = { "PYSNAP", PZ_NOTE_INFO, { (const uint8_t *)json, sizeof json - 1 } };
+	struct pz_load load = { 0x400000, 400000, 409600, 1 };
+	uint8_t *bytes = xmalloc(30000);
+	fill_at(FILL_TEXT, 7, bytes, 30000);
+	struct build_pz spec = { .plan = { .notes = &note, .n_notes = 1, .loads = &load, .n_loads = 1, .level = 1 }, .fill = FILL_TEXT, .tail = { bytes, 30000 } };
+	struct blob f = build_pz(&spec);
+	struct image *img = open_image(f, NULL), *cut = open_image((struct blob){ f.p, f.len / 2 }, NULL);
+	ck_assert(img && cut && image_facts(cut)->truncated && image_facts(cut)->size < image_facts(cut)->described);
+	ck_assert_uint_eq(image_facts(cut)->expected, image_facts(img)->size);
+	ck_assert_uint_eq(image_facts(img)->expected, image_facts(img)->size);
+	image_close(img);
+	image_close(cut);
+	free(bytes);
+	free((void *)f.p);
 }
 END_TEST
 
@@ -759,6 +781,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, opens_as_an_image);
 	tcase_add_loop_test(t, odd_information, 0, COUNT(odd_info));
 	tcase_add_loop_test(t, tail, 0, COUNT(places));
+	tcase_add_test(t, cut_before_the_tail);
 	tcase_add_test(t, tables_for_ever);
 	tcase_add_loop_test(t, information_too_long, 0, 2);
 	tcase_add_test(t, later_locator);

@@ -60,8 +60,9 @@ struct noted_file {
 struct image_facts {
 	enum image_kind kind;
 	uint64_t size;                     /* of the core as an ELF file: apparent, as far as it is there */
-	uint64_t expected;                 /* what size should be by its program headers; > size: truncated */
-	uint64_t described;                /* of size, what its program headers tell of: behind it may follow more */
+	uint64_t expected;                 /* what size should be by its program headers, and of a truncated snapshot by its notes; > size: truncated */
+	uint64_t described;                /* of that, what its program headers tell of: behind it may follow more */
+	uint64_t noted_end;                /* where what its notes tell of ends; 0: they tell of nothing */
 	uint64_t file_size;                /* bytes of the file as given (compressed for .pz) */
 	const char *compression;           /* of a core that was given compressed: "zstd"; NULL: it was not */
 	struct str damage;                 /* what the compressed file lacks: "cut off at 88 MiB, ..."; s NULL: nothing, as far as was read */

@@ -84,6 +84,8 @@ int image_open_bytes(struct bytes *b, struct image **ret, struct err *err)
 		struct image_facts *f = image_facts_mut(img);
 		f->size = f->expected = f->file_size = b->size;
 		rc = format->load(b, img, err);
+		if (f->truncated && f->noted_end > f->expected) /* where the end is there, a note that leads past it is wrong */
+			f->expected = f->noted_end;
 	} else {
 		rc = not_ours(b, err);
 	}

@@ -135,6 +135,10 @@ static void symbols_place(struct image_facts *f, const json_t *o, uint64_t *take
 	if (!json_is_object(o) || !json_number(o, "at", &at) || !json_number(o, "size", &size) || at < 0 || size <= 0 ||
 	    !add_fits((uint64_t)at, (uint64_t)size, &end))
 		return;
+	const uint64_t tail = (f->described + PZ_PAGE - 1) & ~(uint64_t)(PZ_PAGE - 1);
+	uint64_t whole;
+	if (end <= PZ_SYMBOLS_MAX && add_fits(tail, end, &whole) && add_fits(whole, PZ_PAGE - 1, &whole) && whole > f->noted_end)
+		f->noted_end = whole & ~(uint64_t)(PZ_PAGE - 1);
 	file->symbols_cut = end > f->tail.size;
 	f->truncated |= file->symbols_cut;
 	if (file->symbols_cut || (uint64_t)size > PZ_SYMBOLS_MAX - *taken)

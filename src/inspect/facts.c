@@ -2,6 +2,7 @@
 #include "inspect/parts.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static const char *size_text(struct arena *a, uint64_t bytes)
 {
@@ -73,9 +74,13 @@ static const char *missing_text(const struct target *t, struct report *r)
 
 	for (size_t i = 0; i < f->n_noted; i++)
 		n += f->noted[i].symbols_cut;
-	if (f->size < f->expected)
-		return str_c(r->arena, str_printf(r->arena, "the last %s of %s are missing; segments lost: %s", size_text(r->arena, f->expected - f->size),
-						  size_text(r->arena, f->expected), lost_text(r)));
+	if (f->size < f->described) {
+		const char *missing = size_text(r->arena, f->expected - f->size), *of = size_text(r->arena, f->expected);
+		/* Rounded alike they would look as if nothing was there. */
+		const struct str what = strcmp(missing, of) ? str_printf(r->arena, "the last %s of %s are missing", missing, of)
+			: str_printf(r->arena, "only the first %s of %s are there", size_text(r->arena, f->size), of);
+		return str_c(r->arena, str_printf(r->arena, STR_FMT "; segments lost: %s", STR_ARG(what), lost_text(r)));
+	}
 	if (n)
 		return str_c(r->arena, str_printf(r->arena, "memory is complete; behind it tables are missing that name the functions of %zu file%s", n, n == 1 ? "" : "s"));
 	return "memory and all that is told of it are complete; of what follows the end is missing";

@@ -266,9 +266,9 @@ void words_facts_file(struct sb *b, const struct report *r)
 	if (r->input.complete) {
 		sb_printf(b, ", complete");
 	} else if (r->input.expected > r->input.size) {
-		sb_printf(b, ", TRUNCATED (of ");
-		words_size(b, r->input.expected);
-		sb_char(b, ')');
+		char have[STR_SIZE], of[STR_SIZE];
+		const bool alike = !strcmp(str_size(r->input.size, have), str_size(r->input.expected, of));
+		sb_printf(b, ", TRUNCATED (%s %s)", alike ? "by" : "of", alike ? str_size(r->input.expected - r->input.size, have) : of);
 	} else {
 		sb_printf(b, ", incomplete");
 	}

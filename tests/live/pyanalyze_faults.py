@@ -282,6 +282,7 @@ def with_python(folder):
 
         rep, done = analyze(snap)
         tap.equal((done.returncode, names_and_stacks(rep), messages(rep, "PZ201")), (0, want, []), "a snapshot needs no file")
+        whole_size = rep["input"]["size"]
 
         size = os.path.getsize(core)
         for percent in (95, 60, 20, 3):
@@ -305,6 +306,7 @@ def with_python(folder):
                       r"the last [\d.]+ \wiB of [\d.]+ MiB are missing; segments lost: [1-9].*"
             tap.ok(rep is not None and done.returncode in (0, 5) and rep["input"]["complete"] is False and len(said) == 1 and
                    re.match("the file is truncated: %s$" % missing, said[0]), "snapshot cut to %d %%: said" % percent, (done.stderr, said))
+            tap.ok(rep is not None and rep["input"]["expected_size"] == whole_size, "snapshot cut to %d %%: the size that it should have" % percent, rep and rep["input"])
             if percent == 99:
                 tap.equal(names_and_stacks(rep), want, "snapshot cut to 99 %: all stacks")
 

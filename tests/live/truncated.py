@@ -94,12 +94,12 @@ def check(name, path, rep, done, whole, by_tid, known=None):
                "%s: stacks are counted" % name, lost)
         tap.ok(lost.get("stack_segments", -1) + lost.get("file_segments", -1) + lost.get("other_segments", -1) == lost.get("segments"),
                "%s: the parts add up" % name, lost)
-        missing, want = (re.search(r"is truncated: the last (\S+ \w+) of (\S+ \w+) are missing", said[0]) or re.search("()()", "")).groups()
+        what, missing, want = (re.search(r"is truncated: (the last|only the first) (\S+ \w+) of (\S+ \w+) are (?:missing|there);", said[0]) or re.search("()()()", "")).groups()
         text = run([PYANALYZE, "-q", "--show=-native", path]).stdout.decode("utf-8", "replace")
-        header = re.search(r"^core (\S+ \w+), TRUNCATED \(of (\S+ \w+)\)", text, re.M)
+        header = re.search(r"^core (\S+ \w+), TRUNCATED \((of|by) (\S+ \w+)\)", text, re.M)
         size, of_all = rep["input"]["size"], rep["input"]["expected_size"]
-        tap.ok(header and header.group(2) == want and size == os.stat(path).st_size and is_about(header.group(1), size) and is_about(want, of_all) and
-               is_about(missing, of_all - size), "%s: the sizes, in the header too" % name, (said, text.split("\n")[:12]))
+        tap.ok(header and header.group(3) == (want if header.group(2) == "of" else missing) and (header.group(2) == "of") == (header.group(1) != want) and size == os.stat(path).st_size and
+               is_about(header.group(1), size) and is_about(want, of_all) and is_about(missing, of_all - size if what == "the last" else size), "%s: the sizes, in the header too" % name, (said, text.split("\n")[:12]))
     else:
         tap.ok(len(said) == 1, "%s: it says that it is truncated" % name, said)
     if any(p["code"] == "PZ301" for p in rep["problems"]): # then native frames are all that one sees
