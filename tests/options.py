@@ -155,6 +155,22 @@ with tempfile.TemporaryDirectory() as folder:
     with open(out) as f:
         check('-o FILE and standard output are the same', f.read() == plain)
 
+# what each form writes is replaced by each, and by what was written without the verdict
+with tempfile.TemporaryDirectory() as folder:
+    for options in [], ['-s', 'threads'], ['-s', 'modules', '-v'], ['-s', '-verdict', '-t', 'deep'], ['-n', '--order=newest-first', '--frames=2'], ['--format=json'], ['--format=svg']:
+        for again in 'text', 'json', 'svg':
+            for empty in (True, False):
+                out = os.path.join(folder, 'out')
+                if empty:
+                    open(out, 'w').close()
+                p = [subprocess.run([PYANALYZE, '-q', '--source-map', '/=/nonexistent/', '-o', out, *o, 'threads.pz'], cwd=FOLDER, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                     for o in (['--format=text', *options], [f'--format={again}'])]
+                if empty or p[0].returncode or p[1].returncode:
+                    check(f'{options}, then {again}: replaced', not p[0].returncode and not p[1].returncode and os.stat(out).st_size > 1000, p)
+    out = os.path.join(folder, 'all')
+    for i in (1, 2):
+        check(f'-o DIR/ of SVG, time {i}', subprocess.run([PYANALYZE, '-q', '--format=svg', '-o', out + '/', 'threads.pz'], cwd=FOLDER).returncode == 0)
+
 # places that are not there
 def said(*options):
     p = subprocess.run([PYANALYZE, *options, 'threads.pz'], cwd=FOLDER, capture_output=True, env={'PATH': os.environ['PATH'], 'LC_ALL': 'C'})

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cmd/cli.h"
+#include "cmd/earlier.h"
 #include "cmd/tables.h"
 #include "cmd/wanted.h"
 #include "config.h"
@@ -356,18 +357,6 @@ static int draw(const struct job *j, FILE *out, bool on_stdout)
 	return rc;
 }
 
-/* Is there a core or a snapshot, or what may be a compressed one? */
-static bool is_input(const char *path)
-{
-	struct stat st;
-	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
-		return false;
-	CLEANUP(cleanup_fd) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	char head[6];
-	ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof head);
-	return n >= 4 && (memcmp(head, "\177ELF", 4) == 0 || codec_find(head, (size_t)n));
-}
-
 /*
  * A file is written under a name of this process's own, part, so that no half report stands under the final one.  Devices, pipes
  * and what links lead to are written as they are (part NULL): to replace /dev/null or /dev/stdout would harm everybody.  Reports hold arguments
@@ -421,11 +410,8 @@ static void leave_ends(const struct sigaction old[static ENDS])
 static int draw_to(const struct job *j, const char *path)
 {
 	struct err err = { 0 };
-	if (is_input(path)) {
-		err_set(&err, ERR_EXISTS, "'%s' is a core, a snapshot or compressed, which no report replaces", path);
-		err_hint(&err, "another -o");
+	if (earlier_check(path, &err) < 0)
 		return cli_error(j->c, &err);
-	}
 	struct stat st;
 	struct sigaction old[ENDS] = { 0 };
 	const bool direct = lstat(path, &st) == 0 && !S_ISREG(st.st_mode);

@@ -314,7 +314,7 @@ def with_python(folder):
         says("no folder for the report", ["-o", missing, core], 1, "pyanalyze: cannot write '%s': No such file or directory\n  try: {}" % missing)
         out = os.path.join(folder, "x.json")
         with open(out, "w") as f:
-            f.write("old")
+            f.write('{"schema": "pysnap.report/1", "old": 1}')
         says("a format that the name does not say", ["-o", os.path.join(folder, "x.foo"), core], 2, "pyanalyze: \"{}x.foo\" does not say which format\n  try: {}")
         done = run([PYANALYZE, "-q", "-o", out, core])
         tap.ok(done.returncode == 0 and not done.stderr and json.load(open(out))["schema"] == "pysnap.report/1" and not [n for n in os.listdir(folder) if n.endswith(".part")],
@@ -353,12 +353,13 @@ def private(folder, core):
     folder = os.path.join(folder, "private")
     os.mkdir(folder)
     out = os.path.join(folder, "out.txt")
+    old = "SNAPSHOT\n\npython x.py   pid 1   Python 3.8.1 (GIL build)\ncore 1.0 MiB, complete\n1 thread\n"
     with open(out, "w") as f:
-        f.write("old")
+        f.write(old)
     os.chmod(out, 0o644)
     run([PYANALYZE, "-q", "-o", out, "-o", os.path.join(folder, "new.json"), "--format=svg", "-o", os.path.join(folder, "all/"), core])
     files = [os.path.join(top, n) for top, _, names in os.walk(folder) for n in names]
-    tap.ok(len(files) > 2 and all(os.stat(f).st_mode & 0o777 == 0o600 for f in files) and open(out).read() != "old", "reports have mode 0600 and replace older ones",
+    tap.ok(len(files) > 2 and all(os.stat(f).st_mode & 0o777 == 0o600 for f in files) and open(out).read() != old, "reports have mode 0600 and replace older ones",
            [(f, oct(os.stat(f).st_mode)) for f in files])
     done = run(["unshare", "-m", "sh", "-c", "mount -t tmpfs -o ro none \"$1\" && { for o in $1/x.json $1/new/; do \"$2\" --format=json -o $o \"$3\"; echo $?; done; }",
                 "sh", folder, PYANALYZE, core])
@@ -428,6 +429,16 @@ def places(folder, core):
     tap.ok(done.returncode == 0 and open(victim).read() == "precious" and not os.path.islink(behind), "a link under the name of a partial report is not followed", done.stderr)
     os.unlink(behind + ".part")
     os.unlink(behind)
+    for name, link in ("hang.py", False), ("x.json", False), ("linked.txt", True):
+        path = os.path.join(folder, name)
+        with open(victim, "w") as f:
+            f.write("import time\n")
+        os.symlink(victim, path) if link else os.rename(victim, path)
+        says("a file that is no report: %s" % name, ["-q", "--format=text", "-o", path, core], 1, "pyanalyze: '%s' exists and is no report, and only reports are replaced\n  try: another -o" % path)
+        tap.ok(open(path).read() == "import time\n" and os.listdir(folder).count(name) == 1 and os.path.islink(path) == link, "a file that is no report: %s: untouched" % name, os.listdir(folder))
+        os.unlink(path)
+    if os.path.exists(victim):
+        os.unlink(victim)
     own = os.path.join(folder, "own.json")
     shutil.copy(core, own)
     says("the input as output", ["-o", own, own], 1, "pyanalyze: '%s' is a core, a snapshot or compressed, which no report replaces\n  try: another -o" % own)
