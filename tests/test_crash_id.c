@@ -100,7 +100,7 @@ START_TEST(crash_id)
 {
 	char first[32], group[32], detail[32];
 	ids_of(0, LOST_NOTHING, first, detail);
-	ck_assert_str_eq(first, "836f-9ad1-5466-7c74"); /* the definition does not change unnoticed */
+	ck_assert_str_eq(first, "7363-30cf-3b7c-dead"); /* the definition does not change unnoticed */
 	ids_of((size_t)_i, LOST_NOTHING, group, detail);
 	ck_assert_int_eq(strcmp(first, group) == 0, crashes[_i].equal);
 	ck_assert_int_eq(detail[0] != '\0', crashes[_i].detail);
@@ -151,7 +151,7 @@ END_TEST
 /* The same stack and signal: what brought it and what holds the pc tell crashes apart, and that it is only likely. */
 START_TEST(crash_kinds)
 {
-	enum { KINDS = CRASH_SENT + 1, HELD = 4 /* by nothing; by a file; by the vdso, at one place and another */ };
+	enum { KINDS = CRASH_OVERFLOW + 1, HELD = 4 /* by nothing; by a file; by the vdso, at one place and another */ };
 	char id[KINDS][HELD][2][32];
 	for (int n = 0; n < KINDS * HELD * 2; n++) {
 		const int kind = n / HELD / 2, held = n / 2 % HELD, likely = n % 2;
@@ -181,10 +181,88 @@ START_TEST(crash_kinds)
 	for (int i = 0; i < KINDS * HELD * 2; i++)
 		for (int k = 0; k < i; k++) {
 			const int a[] = { i / HELD / 2, i / 2 % HELD, i % 2 }, c[] = { k / HELD / 2, k / 2 % HELD, k % 2 };
-			const bool nowhere = a[0] == CRASH_NULL || a[0] == CRASH_WILD, held = a[1] == c[1] || (a[1] > 1 && c[1] > 1);
+			const bool nowhere = a[0] == CRASH_NULL || a[0] == CRASH_WILD || a[0] == CRASH_OVERFLOW, held = a[1] == c[1] || (a[1] > 1 && c[1] > 1);
 			const bool same = !strcmp(id[a[0]][a[1]][a[2]], id[c[0]][c[1]][c[2]]), want = a[0] == c[0] && a[2] == c[2] && (nowhere || held);
 			ck_assert_msg(same == want, "kind %d held %d likely %d, and %d %d %d", a[0], a[1], a[2], c[0], c[1], c[2]);
 		}
+}
+END_TEST
+
+/* A stack that overflowed, oldest first: outer ones, a cycle so many times, inner ones.  "name file" is Python's; the pc is the innermost's. */
+static const struct {
+	const char *outer[3], *cycle[4];
+	int cycles;
+	const char *inner[3];
+	int group, detail; /* the row that it is like; detail -1: none is given */
+} overflows[] = {
+	{ { "main /a.py" }, { "f /a.py", "g /b.py" }, 100, { "f /a.py" }, 0, -1 },
+	{ { "main /a.py" }, { "f /a.py", "g /b.py" }, 57, { 0 }, 0, -1 },
+	{ { "main /x/a.py" }, { "g /b.py", "f /a.py" }, 57, { "g /b.py", "leaf /c.py" }, 0, -1 },
+	{ { "main /a.py" }, { "f /a.py", "call", "g /b.py", "eval" }, 99, { "malloc" }, 0, -1 }, /* which C functions are innermost is chance */
+	{ { "main /a.py" }, { "f /a.py", "call", "g /b.py", "eval" }, 99, { "f /a.py", "call" }, 0, -1 },
+	{ { "main /a.py" }, { "f /a.py", "g /b.py" }, 16, { 0 }, 0, -1 },
+	{ { "main /a.py" }, { "f /a.py", "g /b.py" }, 15, { 0 }, 6, -1 }, /* no recursion: the order of the stack */
+	{ { "main /a.py" }, { "g /b.py", "f /a.py" }, 15, { 0 }, 0, -1 }, /* which is that of the names */
+	{ { "main /a.py" }, { "f /a.py", "h /b.py" }, 100, { 0 }, 8, -1 },
+	{ { "main /a.py" }, { "f /a.py", "g /a.py" }, 100, { 0 }, 9, -1 },
+	{ { "other /a.py" }, { "f /a.py", "g /b.py" }, 100, { 0 }, 10, -1 },
+	{ { "main /a.py" }, { "f /a.py" }, 100, { 0 }, 11, -1 },
+	{ { "main /a.py", "f /a.py", "enter" }, { "visit", "walk" }, 100, { "visit", "malloc" }, 11, 12 }, /* C's own recursion */
+	{ { "main /a.py", "f /a.py", "enter" }, { "walk", "visit" }, 300, { 0 }, 11, 12 },
+	{ { "main /a.py", "f /a.py", "enter" }, { "walk", "stroll" }, 300, { 0 }, 11, 14 },
+	{ { "main /a.py", "f /a.py", "enter" }, { "walk", "visit" }, 3, { 0 }, 11, -1 },
+	{ { "main /a.py", "g /a.py", "enter" }, { "walk", "visit" }, 300, { 0 }, 16, 16 },
+};
+
+static void overflow_ids(size_t row, char group[32], char detail[32])
+{
+	enum { ALL = 1024 };
+	struct report_frame *frames = xcalloc(ALL, sizeof *frames);
+	const struct report_frame **list = xcalloc(ALL, sizeof *list);
+	size_t n = 0;
+	for (int part = 0; part < 3; part++) {
+		const char *const *of = part == 0 ? overflows[row].outer : part == 1 ? overflows[row].cycle : overflows[row].inner;
+		for (int k = 0; k < (part == 1 ? overflows[row].cycles : 1); k++)
+			for (size_t i = 0; i < (part == 1 ? 4 : 3) && of[i]; i++, n++) {
+				const char *space = strchr(of[i], ' ');
+				ck_assert_uint_lt(n, ALL);
+				frames[n] = (struct report_frame){ .python = space, .function = { of[i], space ? (size_t)(space - of[i]) : strlen(of[i]) },
+								   .file = str_of(space ? space + 1 : NULL), .pc = space ? 0 : 0x50100 + i };
+				list[n] = &frames[n];
+			}
+	}
+	if (!frames[n - 1].python)
+		frames[n - 1].pc = 0x50010;
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, PID, 0x50010, 0x7ff0);
+	build_elf_file(b, 0x50000, 0x51000, 0, row % 2 ? "/lib/libm.so.6" : "/lib/libc.so.6"); /* of no matter */
+	struct image *img = build_elf_open(b);
+	struct report *r = report_new();
+	struct report_thread t = { .tid = PID, .has_python = true, .active = true };
+	report_fold(r, list, n, &t.runs, &t.n_runs);
+	r->verdict.signal.name = STR("SIGSEGV");
+	crash_ids(img, r, &t, 0x50010, CRASH_OVERFLOW);
+	snprintf(group, 32, STR_FMT, STR_ARG(r->verdict.group_id));
+	snprintf(detail, 32, STR_FMT, STR_ARG(r->verdict.detail_id));
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+	free(list);
+	free(frames);
+}
+
+/* Where in a recursion the stack ended is in no id. */
+START_TEST(recursions)
+{
+	char group[32], detail[32], other[32], other_detail[32];
+	overflow_ids((size_t)_i, group, detail);
+	ck_assert_uint_eq(strlen(group), 19);
+	ck_assert_int_eq(*detail != 0, overflows[_i].detail >= 0);
+	for (int k = 0; k < _i; k++) {
+		overflow_ids((size_t)k, other, other_detail);
+		ck_assert_msg(!strcmp(group, other) == (overflows[_i].group == overflows[k].group), "%d and %d", _i, k);
+		ck_assert_msg(!*detail || !strcmp(detail, other_detail) == (overflows[_i].detail == overflows[k].detail), "%d and %d", _i, k);
+	}
 }
 END_TEST
 
@@ -243,6 +321,7 @@ int main(void)
 	tcase_add_test(c, no_crash_id);
 	tcase_add_test(c, crash_detail);
 	tcase_add_test(c, crash_kinds);
+	tcase_add_loop_test(c, recursions, 0, COUNT(overflows));
 	tcase_add_loop_test(c, crash_ways, 0, (n_tables + SOME - 1) / SOME);
 	tcase_add_loop_test(c, crash_id, 0, COUNT(crashes));
 	suite_add_tcase(s, c);

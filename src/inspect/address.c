@@ -47,12 +47,19 @@ static bool is_another_stack(struct image *img, const struct segment *seg, const
 	return top && (top < seg->start || top - seg->start >= seg->size);
 }
 
+#define OVERFLOW "stack overflow"
+
+bool address_is_overflow(struct str words)
+{
+	return str_starts(words, OVERFLOW);
+}
+
 static struct str guard_words(struct image *img, struct arena *a, const struct segment *seg, const struct regs *regs, int64_t tid)
 {
 	if (tid <= 0 || is_another_stack(img, seg, regs, tid))
-		return STR("stack overflow: in the guard page of a stack");
-	return tid == image_facts(img)->pid ? STR("stack overflow: in the guard page of the main thread's stack")
-		: str_printf(a, "stack overflow: in the guard page of thread %" PRId64 "'s stack", tid);
+		return STR(OVERFLOW ": in the guard page of a stack");
+	return tid == image_facts(img)->pid ? STR(OVERFLOW ": in the guard page of the main thread's stack")
+		: str_printf(a, OVERFLOW ": in the guard page of thread %" PRId64 "'s stack", tid);
 }
 
 /*

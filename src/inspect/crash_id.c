@@ -1,10 +1,12 @@
 /* The two ids of a crash, as formats/crash_id.md defines them, and the module that it comes from. */
 #define XXH_INLINE_ALL
+#include <stdlib.h>
+
 #include <xxhash.h>
 
 #include "inspect/parts.h"
 
-enum { FUNCTIONS = 64, NATIVE = 16, SCANNED = 100000 };
+enum { FUNCTIONS = 64, NATIVE = 16, SCANNED = 100000, RECURSION = 16 /* times that a function is on a stack which overflowed */ };
 
 static struct str id_text(struct arena *a, const struct sb *b)
 {
@@ -139,60 +141,123 @@ static struct str module_of(struct image *img, struct arena *a, addr_t pc)
 	return seg && image_auxv(img, AT_SYSINFO_EHDR, &vdso) == 0 && image_segment_at(img, vdso) == seg ? STR("[vdso]") : (struct str){ 0 };
 }
 
+/* Functions in the order of a stack, innermost first, each once. */
+struct functions {
+	struct one { struct str name, file; uint64_t times; } p[FUNCTIONS];
+	size_t n, max;
+	bool all;                 /* count on when it is full */
+};
+
+/* times: how often the piece of the stack that its frame is in stands there one after the other.  false: no more are wanted. */
+static bool add_function(struct functions *list, struct str name, struct str file, uint64_t times)
+{
+	for (size_t i = 0; i < list->n; i++)
+		if (str_eq(list->p[i].name, name) && str_eq(list->p[i].file, file)) {
+			list->p[i].times += times;
+			return true;
+		}
+	if (list->n < list->max)
+		list->p[list->n++] = (struct one){ name, file, times };
+	return list->all || list->n < list->max;
+}
+
+static int function_order(const void *a, const void *b)
+{
+	const struct one *x = a, *y = b;
+	const int order = str_cmp(x->name, y->name);
+	return order ? order : str_cmp(x->file, y->file);
+}
+
+/*
+ * Where in a recursion a stack ends is chance: so what was called last goes, and of those that called each other again and again the order.
+ * Is there a recursion?
+ */
+static bool forget_depth(struct functions *list)
+{
+	const struct functions of = *list;
+	size_t first = 0;
+	while (first < of.n && of.p[first].times < RECURSION)
+		first++;
+	if (first == of.n)
+		return false;
+	list->n = 0;
+	for (size_t i = first; i < of.n; i++)
+		if (of.p[i].times >= RECURSION)
+			list->p[list->n++] = of.p[i];
+	qsort(list->p, list->n, sizeof *list->p, function_order);
+	for (size_t i = first; i < of.n; i++)
+		if (of.p[i].times < RECURSION)
+			list->p[list->n++] = of.p[i];
+	return true;
+}
+
+static void no_detail(struct report *r, struct str why)
+{
+	verdict_note(r, NOTE_DETAIL_ID, str_printf(r->arena, "none is given: " STR_FMT, STR_ARG(why)));
+}
+
+/* The native functions of detail_id; false: there is none, which is said. */
+static bool native_functions(struct report *r, const struct report_thread *t, addr_t pc, struct functions *ret)
+{
+	const struct report_frame *f;
+	bool more = true;
+	for (struct inward w = inward_from(t, pc); more && (f = inward_next(&w)) && !f->python;) {
+		if (f->inlined) /* only known with lines */
+			continue;
+		if (f != r->verdict.caller && f->found_by && !strcmp(f->found_by, "scan")) {
+			no_detail(r, STR("a native function was only found by a search of the stack"));
+			return false;
+		}
+		const struct str name = str_function(f->symbol.s ? f->symbol : f->function);
+		if (!name.len) {
+			no_detail(r, f->module.len ? str_printf(r->arena, "a function of " STR_FMT " has no name", STR_ARG(str_base(f->module))) : STR("a native function has no name"));
+			return false;
+		}
+		more = add_function(ret, name, (struct str){ 0 }, t->runs[w.run].repeat);
+	}
+	if (ret->all && ret->n && !forget_depth(ret)) {
+		no_detail(r, STR("no C function called itself, so those at the stack's end are there by chance"));
+		return false;
+	}
+	return ret->n;
+}
+
 void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc, enum crash_kind kind)
 {
-	static const char *const kinds[] = { [CRASH_UNTOLD] = "?", [CRASH_FAULT] = "fault", [CRASH_NULL] = "null", [CRASH_WILD] = "wild", [CRASH_SENT] = "sent" };
+	static const char *const kinds[] = { [CRASH_UNTOLD] = "?", [CRASH_FAULT] = "fault", [CRASH_NULL] = "null", [CRASH_WILD] = "wild", [CRASH_SENT] = "sent",
+		[CRASH_OVERFLOW] = "overflow" };
 	const char *lost = functions_lost(r, t, pc);
 	if (lost) {
 		verdict_note(r, "id", str_printf(r->arena, "none is given: %s", lost));
 		return;
 	}
+	const bool overflow = kind == CRASH_OVERFLOW, placed = !overflow && kind != CRASH_NULL && kind != CRASH_WILD;
 	CLEANUP(cleanup_sb) struct sb b = { 0 };
-	sb_printf(&b, "pysnap-crash-3\n%s" STR_FMT "\n%s\n", r->verdict.ids_likely ? "likely\n" : "", STR_ARG(r->verdict.signal.name), kinds[kind]);
-	module_line(&b, kind == CRASH_NULL || kind == CRASH_WILD ? (struct str){ 0 } : module_of(img, r->arena, pc));
-	const struct report_frame *f, *seen[FUNCTIONS];
-	size_t n = 0;
-	for (struct inward w = inward_python_from(t, pc); n < FUNCTIONS && (f = inward_next(&w));) {
-		size_t i = 0;
-		if (!f->python)
-			continue;
-		while (i < n && !(str_eq(seen[i]->function, f->function) && str_eq(str_base(seen[i]->file), str_base(f->file))))
-			i++;
-		if (i < n)
-			continue;
-		seen[n++] = f;
-		sb_str(&b, f->function);
+	sb_printf(&b, "pysnap-crash-4\n%s" STR_FMT "\n%s\n", r->verdict.ids_likely ? "likely\n" : "", STR_ARG(r->verdict.signal.name), kinds[kind]);
+	module_line(&b, placed ? module_of(img, r->arena, pc) : (struct str){ 0 });
+	const struct report_frame *f;
+	struct functions list = { .max = FUNCTIONS, .all = overflow };
+	bool more = true;
+	for (struct inward w = inward_python_from(t, pc); more && (f = inward_next(&w));)
+		if (f->python)
+			more = add_function(&list, f->function, str_base(f->file), t->runs[w.run].repeat);
+	if (overflow)
+		forget_depth(&list);
+	for (size_t i = 0; i < list.n; i++) {
+		sb_str(&b, list.p[i].name);
 		sb_char(&b, ' ');
-		sb_str(&b, str_base(f->file));
+		sb_str(&b, list.p[i].file);
 		sb_char(&b, '\n');
 	}
 	r->verdict.group_id = id_text(r->arena, &b);
 
-	struct str names[NATIVE];
-	n = 0;
 	module_line(&b, r->verdict.culprit);
-	for (struct inward w = inward_from(t, pc); n < NATIVE && (f = inward_next(&w)) && !f->python;) {
-		size_t i = 0;
-		if (f->inlined) /* only known with lines */
-			continue;
-		if (f != r->verdict.caller && f->found_by && !strcmp(f->found_by, "scan")) {
-			verdict_note(r, NOTE_DETAIL_ID, STR("none is given: a native function was only found by a search of the stack"));
-			return;
-		}
-		struct str name = str_function(f->symbol.s ? f->symbol : f->function);
-		if (!name.len) {
-			verdict_note(r, NOTE_DETAIL_ID, f->module.len ? str_printf(r->arena, "none is given: a function of " STR_FMT " has no name", STR_ARG(str_base(f->module)))
-				     : STR("none is given: a native function has no name"));
-			return;
-		}
-		while (i < n && !str_eq(names[i], name))
-			i++;
-		if (i < n)
-			continue;
-		names[n++] = name;
-		sb_str(&b, name);
+	list = (struct functions){ .max = NATIVE, .all = overflow };
+	if (!native_functions(r, t, pc, &list))
+		return;
+	for (size_t i = 0; i < list.n; i++) {
+		sb_str(&b, list.p[i].name);
 		sb_char(&b, '\n');
 	}
-	if (n)
-		r->verdict.detail_id = id_text(r->arena, &b);
+	r->verdict.detail_id = id_text(r->arena, &b);
 }

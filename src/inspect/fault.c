@@ -187,6 +187,7 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 		r->verdict.instruction = in.text;
 		r->verdict.operands = in.operands;
 	}
+	f->overflow = f->no_room;
 	if (f->no_room)
 		return str_printf(r->arena, STR_FMT ": stack overflow: no room was left for the frame of a signal handler", STR_ARG(name));
 	f->at_known = in.has_address || (f->has_addr && !none);
@@ -212,13 +213,14 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 	if (none)
 		return title_without_address(t->img, r, &in, access, name, f->signo == SIGBUS && f->code == 1);
 	struct str words = address_words(t->img, r->arena, addr, f->signo == SIGSEGV && code == 1, f->regs, f->tid);
+	f->overflow = address_is_overflow(words);
 	const bool nowhere = fetched && f->signo != SIGBUS; /* of which the kernel knows that a mapping is there */
 	if (nowhere && addr && addr < FAULT_NULL_PAGE)
 		words = str_printf(r->arena, "%s an address " STR_FMT, arrival_words(arrival_at(t, f->regs).how), STR_ARG(words));
 	else if (nowhere)
 		words = str_printf(r->arena, "%s %s", arrival_words(arrival_at(t, f->regs).how), !addr ? "a null pointer"
 			: image_segment_at(t->img, addr) || (f->signo == SIGSEGV && code == 2) ? "memory that is no code" : "unmapped memory");
-	else if ((!words.s || (f->signo == SIGSEGV && code == 2 && addr >= FAULT_NULL_PAGE && !str_starts(words, "stack overflow"))) && c && c->words)
+	else if ((!words.s || (f->signo == SIGSEGV && code == 2 && addr >= FAULT_NULL_PAGE && !f->overflow)) && c && c->words)
 		words = str_of(c->words); /* SEGV_ACCERR: it is in a mapping, so not past the end of one that the core has */
 	return words.s ? str_printf(r->arena, STR_FMT ": %s address 0x%llx (" STR_FMT ")", STR_ARG(name), access_title[access], addr, STR_ARG(words))
 		: str_printf(r->arena, STR_FMT ": %s address 0x%llx", STR_ARG(name), access_title[access], addr);

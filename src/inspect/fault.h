@@ -16,6 +16,7 @@ struct fault {
 	bool no_room;             /* SIGSEGV of the kernel's: no room was left on the stack for a handler */
 	/* By fault_title: where it was, also when the processor gave no address; that was the instruction itself, where no code is. */
 	bool at_known, fetched;
+	bool overflow;            /* a stack's end was reached */
 	addr_t at;
 };
 /* Is there memory at pc, of which the file says that it is no code? */
@@ -36,5 +37,6 @@ bool signal_gives_address(int signo, int code, addr_t addr);
 /* What is known of an address that could not be accessed: "null pointer", "12 bytes past the end of libfoo.so", "stack overflow: ...";
  * s NULL where nothing is.  unmapped: the kernel says that nothing is mapped there; regs, tid: of the thread, NULL, 0: not known. */
 struct str address_words(struct image *img, struct arena *a, addr_t addr, bool unmapped, const struct regs *regs, int64_t tid);
+bool address_is_overflow(struct str words);
 
 #endif

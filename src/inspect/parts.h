@@ -50,7 +50,7 @@ void exceptions_add(struct target *t, struct report *r, const struct report_thre
 void exceptions_handling(struct target *t, struct report *r);
 
 /* What of a crash its ids tell apart: nothing known; an instruction; one that is where no code is, near 0 or elsewhere; the process itself. */
-enum crash_kind { CRASH_UNTOLD, CRASH_FAULT, CRASH_NULL, CRASH_WILD, CRASH_SENT };
+enum crash_kind { CRASH_UNTOLD, CRASH_FAULT, CRASH_NULL, CRASH_WILD, CRASH_SENT, CRASH_OVERFLOW };
 /* Fill r->verdict.group_id and, where it can be known, detail_id: of a crash of thread t at pc (formats/crash_id.md); else a note says why not. */
 void crash_ids(struct image *img, struct report *r, const struct report_thread *t, addr_t pc, enum crash_kind kind);
 

@@ -241,7 +241,7 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 		kind = CRASH_NULL;
 	} else if ((in || f->siginfo.known) && signal_is_fault(fault.signo) && fault.code > 0) {
 		r->verdict.title = fault_title(t, r, &fault);
-		kind = !fault.fetched ? CRASH_FAULT : fault.addr < FAULT_NULL_PAGE ? CRASH_NULL : CRASH_WILD;
+		kind = fault.overflow ? CRASH_OVERFLOW : !fault.fetched ? CRASH_FAULT : fault.addr < FAULT_NULL_PAGE ? CRASH_NULL : CRASH_WILD;
 	} else if (!r->verdict.title.s || in || r->verdict.signal.sender_pid == f->pid) {
 		r->verdict.title = r->verdict.signal.number == SIGABRT ? abort_title(t, r, th, pc) : str_printf(r->arena, STR_FMT ": the process sent it to itself", STR_ARG(name));
 	}

@@ -147,6 +147,20 @@ def endless(python):
         tap.ok(python_part > 5000, "%s: %d Python frames" % (case.name, python_part))
 
 
+def by_turns(python):
+    """Where in the recursion the stack ends is chance, which a longer environment stands for: it is no other crash."""
+    ids, ends = set(), set()
+    for spare in 0, 400, 1300, 3000:
+        with Case(python, "by_turns", SPARE="x" * spare) as case:
+            if not case.rep:
+                return
+            verdict = case.rep["verdict"]
+            tap.ok("stack overflow: in the guard page of the main thread's stack" in verdict["title"], "%s: a stack overflow, in words" % case.name, verdict["title"])
+            ids.add((verdict.get("group_id"), verdict.get("detail_id")))
+            ends.add(tuple(f.get("function") for f in case.frames()[-12:]))
+    tap.ok(len(ids) == 1 and None not in [group for group, _ in ids], "%s: one id of %d ends" % (case.name, len(ends)), ids)
+
+
 def jit(python):
     with Case(python, "jit", PYTHON_JIT="1") as case:
         if not case.rep:
@@ -231,6 +245,8 @@ def main():
         tap.part(python, deep)
         if numbers(python) < [3, 11]:
             tap.part(python, endless)
+        if numbers(python) < [3, 12]:
+            tap.part(python, by_turns)
     for python in found: # which of a version's builds compiles is not known beforehand
         if numbers(python) >= [3, 13] and (python.minor, python.config) in known and python.config == "x86_64":
             if not sys.argv[3:] or any(w in python.name for w in sys.argv[3:]):
