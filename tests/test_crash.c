@@ -341,10 +341,13 @@ END_TEST
  * pc is after what trapped: int3, of which the kernel gives neither code nor address, and a system call that was refused.  That is the
  * instruction, and where none of them stands before pc none is shown.
  */
-static const struct { const char *bytes; size_t at; int signo, code; const char *title, *instruction; } afters[] = {
+static const struct { const char *bytes; size_t at; int signo, code; const char *title, *instruction; uint64_t rax; } afters[] = {
 	{ "\xcc\x90\x90", 1, SIGTRAP, SI_KERNEL, "SIGTRAP: breakpoint instruction at 0x401000", "int3" },
 	{ "\x90\x90\x90", 1, SIGTRAP, SI_KERNEL, "SIGTRAP: sent by the kernel; no address is given", NULL },
-	{ "\x0f\x05\xc3", 2, SIGSYS, 1, "SIGSYS: a seccomp filter refused a system call", "syscall" },
+	{ "\x0f\x05\xc3", 2, SIGSYS, 1, "SIGSYS: a seccomp filter refused a system call: number 0 (read)", "syscall" },
+	{ "\x0f\x05\xc3", 2, SIGSYS, 1, "SIGSYS: a seccomp filter refused a system call: number 257", "syscall", 257 },
+	{ "\x0f\x05\xc3", 2, SIGSYS, 1, "SIGSYS: a seccomp filter refused a system call", "syscall", (uint64_t)-38 },
+	{ "\x0f\x05\xc3", 2, SIGSYS, 9, "SIGSYS: bad system call", "syscall", 257 },
 	{ "\xcd\x80\xc3", 2, SIGSYS, 1, "SIGSYS: a seccomp filter refused a system call", "int 0x80" },
 	{ "\x90\x90\xc3", 2, SIGSYS, 1, "SIGSYS: a seccomp filter refused a system call", NULL },
 };
@@ -354,6 +357,7 @@ START_TEST(after)
 	struct build_elf *b = build_elf_new("x86_64");
 	build_elf_thread(b, 100, CODE + afters[_i].at, SP);
 	build_elf_load(b, CODE, afters[_i].bytes, 3, 5);
+	build_elf_reg(b, "rax", afters[_i].rax);
 	struct image *img = build_elf_open(b);
 	struct target t = { .img = img, .arena = arena_new() };
 	struct report *r = report_new();

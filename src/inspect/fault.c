@@ -7,6 +7,7 @@
 #include "inspect/arrival.h"
 #include "inspect/fault.h"
 #include "inspect/instruction.h"
+#include "inspect/sending.h"
 
 struct code { int signo, code; const char *name, *words; };
 
@@ -171,6 +172,15 @@ static struct str title_of_code(struct image *img, struct report *r, struct faul
 	return str_printf(r->arena, STR_FMT ": %s at 0x%llx", STR_ARG(name), words ? words : "fault", (unsigned long long)at);
 }
 
+static struct str title_of_call(struct image *img, struct report *r, const struct fault *f, const struct code *c, struct str name)
+{
+	const int64_t nr = f->regs && c ? sending_refused(img, f->regs) : -1;
+	const char *call = nr >= 0 ? syscall_name(image_abi(img), nr) : NULL;
+	if (nr < 0)
+		return str_printf(r->arena, STR_FMT ": %s", STR_ARG(name), c ? c->words : "bad system call");
+	return str_printf(r->arena, STR_FMT ": %s: number %lld%s%s%s", STR_ARG(name), c->words, (long long)nr, call ? " (" : "", call ? call : "", call ? ")" : "");
+}
+
 struct str fault_title(struct target *t, struct report *r, struct fault *f)
 {
 	const struct code *c = code_of(f->signo, f->code);
@@ -195,7 +205,7 @@ struct str fault_title(struct target *t, struct report *r, struct fault *f)
 	if (f->signo == SIGILL || f->signo == SIGFPE || f->signo == SIGTRAP)
 		return title_of_code(t->img, r, f, &in, c ? c->words : NULL, none);
 	if (f->signo == SIGSYS)
-		return str_printf(r->arena, STR_FMT ": %s", STR_ARG(name), c && c->words ? c->words : "bad system call");
+		return title_of_call(t->img, r, f, c, name);
 	/* force_sigsegv() of Linux kernel/signal.c: the stack for its handler could not be written to. */
 	if (none && f->signo == SIGSEGV && in.unmapped) {
 		verdict_note(r, "handler", STR("a handler of it could not be run, since there was no room for it on the stack"));

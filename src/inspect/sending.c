@@ -65,6 +65,13 @@ static int64_t call_made(struct image *img, const struct regs *regs, const struc
 	return (int64_t)(b[1] | (uint32_t)b[2] << 8 | (uint32_t)b[3] << 16 | (uint32_t)b[4] << 24);
 }
 
+int64_t sending_refused(struct image *img, const struct regs *regs)
+{
+	const struct signal_call *s = call_before(img, regs->pc);
+	const int reg = !s ? -1 : s->number >= 0 ? s->number : s->result;
+	return reg >= 0 && regs->known >> reg & 1 && regs->value[reg] <= INT32_MAX ? (int64_t)regs->value[reg] : -1;
+}
+
 enum sends sending_to(struct image *img, const struct regs *regs, int64_t pid, int64_t tid, int signo)
 {
 	if (!signal_call_at(image_abi(img), 0) || pid < 0)
