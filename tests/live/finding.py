@@ -7,6 +7,7 @@ fixtures/programs/webfront.c embeds them.  What the cheaper ways need is taken a
 none, exports by linking the archive.
 """
 import os
+import re
 import resource
 import shutil
 import signal
