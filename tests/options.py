@@ -239,6 +239,17 @@ with tempfile.TemporaryDirectory() as folder:
         text = run('--format=svg', '-o', os.path.join(folder, f'{len(names)}/'), *[f'--thread={name}' for name in names], stderr=True)
         check(f'a file for each of {len(names)}: how many there are', want in text, text)
 
+# the verdict is the same whatever else is shown, of a whole snapshot and of those that were cut: without Python's frames it is a native place
+with open(os.path.join(FOLDER, 'threads-native.pz'), 'rb') as f:
+    whole = f.read()
+for percent in 100, 60, 20, 5:
+    with tempfile.TemporaryDirectory() as folder:
+        cut = os.path.join(folder, 'cut.pz')
+        with open(cut, 'wb') as f:
+            f.write(whole[:len(whole) * percent // 100])
+        head, alone = [subprocess.run([PYANALYZE, *options, cut], capture_output=True).stdout.decode().split('\n\n')[0] for options in ([], ['-s', 'verdict'])]
+    check(f'--show=verdict of {percent} %: the same verdict', head == alone and re.match('(SNAPSHOT|UNKNOWN)  ', head) and re.search('^  (at|in)  ', head, re.M), f'{head}\n{alone}')
+
 # a snapshot that was cut: every limit says what to try, and none speaks of letting it crash again
 with open(os.path.join(FOLDER, 'threads.pz'), 'rb') as f:
     whole = f.read()

@@ -579,6 +579,30 @@ START_TEST(command_line)
 }
 END_TEST
 
+/* Of threads with the same frames, whose stacks are not known whole, it is not said that these are the same. */
+START_TEST(same_as_far_as_known)
+{
+	enum { WHOLE, BROKEN, NATIVE_BROKEN, NATIVE_ONLY, CASES };
+	for (int how = 0; how < CASES; how++) {
+		struct report *r = build_threads(3, 2);
+		for (size_t i = 0; i < 3; i++) {
+			struct report_thread *t = &r->threads.p[i];
+			t->broken = how == BROKEN ? STR("frame 0x10 is not in the capture") : (struct str){ 0 };
+			t->native_broken = how >= NATIVE_BROKEN ? STR("the stack at 0x10 is not in the file") : (struct str){ 0 };
+			t->active = how != NATIVE_ONLY;
+		}
+		r->verdict.thread = 0;
+		report_group(r);
+		char *s = rendered(r, "text", (size_t)-1, &plain, NULL);
+		const bool cut = how == BROKEN || how == NATIVE_ONLY;
+		ck_assert_msg((strstr(s, " (the same known frames as above)\n") != NULL) == cut && (strstr(s, " (the same stack as above)\n") != NULL) == !cut &&
+			      (strstr(s, ", at least 2 different stacks") != NULL) == cut, "%d: %s", how, s);
+		free(s);
+		report_free(r);
+	}
+}
+END_TEST
+
 /* What was tried is for those who ask; JSON has it, a line an element. */
 START_TEST(details)
 {
@@ -651,6 +675,7 @@ int main(void)
 	tcase_add_test(c, all_of_many);
 	tcase_add_test(c, command_line);
 	tcase_add_test(c, details);
+	tcase_add_test(c, same_as_far_as_known);
 	tcase_add_test(c, failing_output);
 	tcase_add_test(c, table);
 	tcase_add_loop_test(c, clip, 0, 4);

@@ -664,7 +664,7 @@ START_TEST(snapshot_titles)
 		{ 1, 0, ": its thread waited" }, { 1, 1, ": its thread ran" }, { 2, 0, ": both threads waited" }, { 2, 1, ": 1 of 2 threads ran" },
 		{ 3, 0, ": all 3 threads waited" }, { 3, 3, ": 3 of 3 threads ran" },
 		{ 1, 1, ": its thread ran; it held the GIL", 1 }, { 2, 1, ": 1 of 2 threads ran; the main thread held the GIL", 1 },
-		{ 2, 1, ": 1 of 2 threads ran; \"kernel's\" held the GIL", 2 },
+		{ 2, 1, ": 1 of 2 threads ran (4711); \"kernel's\" held the GIL", 2 },
 	};
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		struct build *b = build_new(&tables[_i]);

@@ -618,8 +618,8 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 		status = cli_error(c, &err);
 		goto out;
 	}
-	/* The verdict of a crash needs them too, which JSON always has, and is the same whatever else is shown. */
-	if (w->show & SHOW_NATIVE || (!w->no_native && image_facts(img)->kind == IMAGE_CORE)) { /* it works while Python is looked for */
+	/* The verdict needs them too, which JSON always has, and is the same whatever else is shown. */
+	if (!w->no_native) { /* it works while Python is looked for */
 		struct native_limits native = native_default;
 		native.frames = lim.frames;
 		native.threads = lim.threads;

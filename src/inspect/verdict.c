@@ -89,19 +89,43 @@ static void signal_facts(struct report *r, const struct image_facts *f, int sign
 	}
 }
 
-/* What can be said without an analysis of what waits for what: who runs, who holds the GIL. */
+static bool ran_itself(const struct report_thread *t)
+{
+	return t->on_cpu && !t->stopped && !t->again;
+}
+
+/* Which they were, where the thread that stands first, and below, is none of them. */
+static void ran(struct sb *b, const struct report *r, size_t running, size_t n)
+{
+	enum { NAMED = 3 };
+	size_t named = 0;
+	sb_printf(b, n == 1 ? "its thread ran" : "%zu of %zu threads ran", running, n);
+	for (size_t i = 0; i < r->threads.n && running <= NAMED && n > 1 && !ran_itself(&r->threads.p[0]); i++) {
+		const struct report_thread *t = &r->threads.p[i];
+		if (!ran_itself(t))
+			continue;
+		sb_printf(b, named++ ? ", " : " (");
+		if (t->name.s && !t->name_from_kernel)
+			sb_printf(b, "\"" STR_FMT "\"", STR_ARG(t->name));
+		else
+			sb_printf(b, "%" PRId64, t->tid);
+	}
+	sb_printf(b, named ? ")" : "");
+}
+
+/* What can be said without an analysis of what waits for what: who runs, who holds the GIL.  The threads stand in their order. */
 static struct str snapshot_title(struct report *r, const struct image_facts *f)
 {
 	size_t n = 0, running = 0, stopped = 0; /* thread states without a thread are none */
 	const struct report_thread *holder = NULL;
 	for (size_t i = 0; i < r->threads.n; i++) {
 		const struct report_thread *t = &r->threads.p[i];
-		if (t->holds_gil)
+		if (t->holds_gil && !holder)
 			holder = t;
 		if (t->again)
 			continue;
 		n += !t->stale && !t->starting;
-		running += t->on_cpu && !t->stopped;
+		running += ran_itself(t);
 		stopped += t->stopped;
 	}
 	struct sb b = { 0 };
@@ -109,7 +133,7 @@ static struct str snapshot_title(struct report *r, const struct image_facts *f)
 	if (stopped && stopped == n)
 		sb_printf(&b, "the process had been stopped by a signal (state T)");
 	else if (running)
-		sb_printf(&b, n == 1 ? "its thread ran" : "%zu of %zu threads ran", running, n);
+		ran(&b, r, running, n);
 	else
 		sb_printf(&b, n == 1 ? "its thread waited" : n == 2 ? "both threads waited" : "all %zu threads waited", n);
 	if (holder && n == 1 && !holder->stale)
@@ -303,7 +327,6 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	signal_facts(r, f, signo);
 	if (f->kind == IMAGE_SNAPSHOT) {
 		r->verdict.kind = VERDICT_SNAPSHOT;
-		r->verdict.title = snapshot_title(r, f);
 		r->verdict.signal.known = false;
 	} else if (f->siginfo.known) {
 		from_siginfo(r, f);
@@ -339,6 +362,8 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 	/* Of a signal to the whole process the kernel chooses the thread, mostly the main one; tgkill(2) names one. */
 	const bool named = came && (handler ? in.code : f->siginfo.code) == SI_TKILL && (handler || f->siginfo.known);
 	threads_sort(r, r->verdict.kind == VERDICT_CRASH || named);
+	if (f->kind == IMAGE_SNAPSHOT)
+		r->verdict.title = snapshot_title(r, f);
 	exceptions_handling(t, r);
 	r->verdict.thread = r->threads.n ? 0 : (size_t)-1;
 	r->verdict.tid = r->threads.n ? r->threads.p[0].tid : -1;

@@ -97,7 +97,7 @@ struct report_thread {
 	size_t group;              /* index into groups */
 	const struct report_exception *handling; /* in an except clause; of a thread that crashed it is in exceptions, and this is NULL */
 };
-struct report_group { const size_t *threads; size_t n; }; /* indexes of threads whose stacks are the same */
+struct report_group { const size_t *threads; size_t n; }; /* indexes of threads whose stacks are the same, as far as they are known */
 
 /* A line that explains the verdict: "handler", "signal", "collector", "GIL", "state", "id", "exception" and what is to be said of it. */
 struct report_note { const char *key; struct str text; };

@@ -475,7 +475,7 @@ static void group(struct text *t, const size_t *threads, size_t n, bool same_as_
 	states(t, threads, n);
 	if (same_as_above) {
 		interpreter(t, threads, n);
-		sb_printf(&t->b, " (%s)\n", th->n_runs ? "the same stack as above" : words_no_stack(t->r, th));
+		sb_printf(&t->b, " (%s)\n", !th->n_runs ? words_no_stack(t->r, th) : words_cut(th) ? "the same known frames as above" : "the same stack as above");
 		all_names(t, threads, n);
 		handling(t, threads, n);
 		return;

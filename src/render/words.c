@@ -180,6 +180,11 @@ void words_place(struct sb *b, const struct report *r, const struct report_frame
 	}
 }
 
+bool words_cut(const struct report_thread *t)
+{
+	return t->broken.s || (t->native_broken.s && !t->active);
+}
+
 const char *words_no_stack(const struct report *r, const struct report_thread *t)
 {
 	bool lost = t->broken.s || r->python.named || (!t->has_python && (r->python.unread || r->python.salvaged || (!r->python.found && !r->input.complete)));
@@ -314,13 +319,13 @@ static void gil(struct sb *b, const struct report *r, const struct report_interp
 
 void words_facts_threads(struct sb *b, const struct report *r)
 {
-	size_t starting = 0, again = 0, more = 0, stale = 0, stacks = 0;
+	size_t starting = 0, again = 0, further = 0, stale = 0, stacks = 0;
 	for (size_t i = 0; i < r->threads.n; i++) {
 		const struct report_thread *t = &r->threads.p[i];
 		starting += t->starting;
 		again += t->again;
 		stale += t->stale;
-		more += t->n_states > 1 && !t->stale ? t->n_states - 1 : 0;
+		further += t->n_states > 1 && !t->stale ? t->n_states - 1 : 0;
 	}
 	size_t shown = r->threads.n - starting - again - stale, all = shown;
 	for (size_t i = 0; i < r->hidden.n; i++)
@@ -332,9 +337,9 @@ void words_facts_threads(struct sb *b, const struct report *r)
 	words_count(b, all, "thread");
 	if (r->hidden.n)
 		sb_printf(b, " shown");
-	if (again || more) {
+	if (again || further) {
 		sb_printf(b, " with ");
-		words_count(b, r->threads.n - starting - stale + more, "thread state");
+		words_count(b, r->threads.n - starting - stale + further, "thread state");
 	}
 	if (stale) {
 		sb_printf(b, " and ");
@@ -346,10 +351,15 @@ void words_facts_threads(struct sb *b, const struct report *r)
 		words_number(b, starting);
 		sb_printf(b, " not begun");
 	}
-	for (size_t i = 0; i < r->groups.n; i++)
-		stacks += r->threads.p[r->groups.p[i].threads[0]].n_runs > 0;
+	bool more = false;
+	for (size_t i = 0; i < r->groups.n; i++) {
+		const struct report_group *g = &r->groups.p[i];
+		const struct report_thread *first = &r->threads.p[g->threads[0]];
+		stacks += first->n_runs > 0;
+		more |= first->n_runs && g->n > 1 && words_cut(first);
+	}
 	if (r->threads.n > 1 && stacks) {
-		sb_printf(b, ", ");
+		sb_printf(b, more ? ", at least " : ", ");
 		words_number(b, stacks);
 		sb_printf(b, stacks == 1 ? " stack" : " different stacks");
 	}

@@ -16,6 +16,8 @@ void words_function(struct sb *b, const struct report_frame *f); /* its name, el
 void words_plumbing(struct sb *b, const struct report_frame *const *frames, size_t n);
 void words_place(struct sb *b, const struct report *r, const struct report_frame *f); /* "orders/pricing.py:41", "libc.so.6" */
 /* Why a thread without frames shows none. */
+/* Is more of its stack unknown than what lies beneath its Python frames?  Then another with the same frames may have a different stack. */
+bool words_cut(const struct report_thread *t);
 const char *words_no_stack(const struct report *r, const struct report_thread *t);
 void words_version(struct sb *b, const struct report *r);        /* "Python 3.13.0 (GIL build)" */
 void words_command(struct sb *b, const struct report *r, size_t columns); /* "python3.13 app.py", cut to about so many columns */
