@@ -579,6 +579,30 @@ START_TEST(command_line)
 }
 END_TEST
 
+/* Limits are as wide as the terminal; where there is none, only long ones are more than a line.  What is tried begins where they go on. */
+START_TEST(width_of_limits)
+{
+	static const unsigned widths[] = { 40, 80, 0 };
+	for (size_t i = 0; i < COUNT(widths); i++) {
+		struct render_options opt = { .width = widths[i] };
+		struct report *r = build_threads(1, 1);
+		report_problem(r, P_EXE_MISSING, "/usr/bin/python3.13");
+		report_problem(r, P_NO_FILE_NOTE, "which programs and libraries is not known");
+		char *s = rendered(r, "text", (size_t)-1, &opt, NULL), *save = NULL, *from = strstr(s, "\nLimits of this report (2)\n");
+		ck_assert_ptr_nonnull(from);
+		size_t lines = 0, longest = 0;
+		for (char *line = strtok_r(from, "\n", &save); line; line = strtok_r(NULL, "\n", &save), lines++) {
+			const size_t indent = strspn(line, " "), n = strlen(line);
+			ck_assert_msg(indent == 0 || indent == 2 || indent == 4 || indent == 9, "%s", line);
+			longest = n > longest ? n : longest;
+		}
+		ck_assert_msg(widths[i] ? longest <= widths[i] && longest + 20 > widths[i] && lines > 5 : longest <= 160 && lines == 5, "%u: %zu lines of %zu", widths[i], lines, longest);
+		free(s);
+		report_free(r);
+	}
+}
+END_TEST
+
 /* Of threads with the same frames, whose stacks are not known whole, it is not said that these are the same. */
 START_TEST(same_as_far_as_known)
 {
@@ -675,6 +699,7 @@ int main(void)
 	tcase_add_test(c, all_of_many);
 	tcase_add_test(c, command_line);
 	tcase_add_test(c, details);
+	tcase_add_test(c, width_of_limits);
 	tcase_add_test(c, same_as_far_as_known);
 	tcase_add_test(c, failing_output);
 	tcase_add_test(c, table);

@@ -509,10 +509,11 @@ static void threads(struct text *t)
 	}
 }
 
-/* What stands at a column: long lists over as many lines as they need, all but the first of which begin at `indent`. */
+/* What stands at a column: over as many lines as it needs on the terminal, else where it is long; all but the first begin at `indent`. */
 static void wrapped(struct text *t, struct str s, size_t column, size_t indent)
 {
 	enum { LONGEST = 160 }; /* what is shorter stays a line, which a search finds */
+	const size_t room = t->opt->width ? t->opt->width : LONGEST;
 	CLEANUP(cleanup_sb) struct sb safe = { 0 };
 	sb_safe(&safe, s);
 	struct str rest = sb_view(&safe);
@@ -520,7 +521,7 @@ static void wrapped(struct text *t, struct str s, size_t column, size_t indent)
 		const char *space = rest.len ? memchr(rest.s, ' ', rest.len) : NULL;
 		const struct str word = { rest.s, space ? (size_t)(space - rest.s) : rest.len };
 		const size_t columns = str_columns(word);
-		if (!first && column + 1 + columns > LONGEST && column > indent) {
+		if (!first && column + 1 + columns > room && column > indent) {
 			sb_printf(&t->b, "\n%*s", (int)indent, "");
 			column = indent;
 		} else if (!first) {
@@ -559,7 +560,7 @@ static void limits(struct text *t)
 			told[p->id] = true;
 			sb_printf(&t->b, "  ");
 			text_color(t, severity == SEVERITY_ERROR ? BOLD_RED : severity == SEVERITY_WARNING ? YELLOW : "");
-			wrapped(t, p->message, 2, 6);
+			wrapped(t, p->message, 2, 4);
 			text_color(t, severity == SEVERITY_INFO ? "" : RESET);
 			struct str line;
 			for (struct str rest = p->details; t->opt->all_names && str_line(&rest, &line);) {
