@@ -148,6 +148,10 @@ check('-n after --show=-native: native frames again', json.loads(run('--json', '
 
 check('--show: a list of nothing', all('--show names nothing\n  try: --show=' in run(f'--show={x}', code=2) for x in ('', ',', ',,')))
 
+# a name as it is shown, where it has what cannot be
+for asked in 'outer\\x1b[31m"\'\\u202e', 'outer\x1b[31m"\'\u202e':
+    check(f'-t {asked!r}: as it is, and as it is shown', list(stacks(run('-t', asked))) == ['outer\\x1b[31m'])
+
 # one width, wherever the report goes but to a terminal
 with tempfile.TemporaryDirectory() as folder:
     out = os.path.join(folder, 'out.txt')

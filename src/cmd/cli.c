@@ -306,8 +306,13 @@ void cli_end(struct cli *c)
 /* What --help and --version print counts only once it is out. */
 static int said(struct cli *c)
 {
-	if (fflush(stdout) != 0 || ferror(stdout))
-		c->status = EXIT_FAILED;
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		struct err err = { 0 };
+		const int e = errno;
+		err_set(&err, ERR_IO, "cannot write to standard output: %s", strerror(e));
+		err_hint(&err, "%s --help | less", c->name);
+		c->status = e == EPIPE ? EXIT_FAILED : cli_error(c, &err); /* the reader has seen enough */
+	}
 	return CLI_EXIT;
 }
 
@@ -457,6 +462,15 @@ bool cli_number(const struct cli *c, const char *option, const char *value, uint
 	}
 	*ret = n;
 	return true;
+}
+
+bool cli_output(const struct cli *c, const char *value)
+{
+	if (value[0] != '-' || !value[1])
+		return true;
+	CLEANUP(cleanup_free) char *hint = xasprintf("-o FILE, or -o ./%s if that is its name", value);
+	cli_usage(c, hint, "-o: \"%s\" is more likely an option than a file's name", value);
+	return false;
 }
 
 bool cli_seconds(const struct cli *c, const char *option, const char *value, unsigned *ms)

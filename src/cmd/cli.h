@@ -69,6 +69,9 @@ int cli_write_code(int e);                                            /* errno o
 /* A whole number in lo..hi as an option's value; false after a usage message was printed (return EXIT_USAGE). */
 bool cli_number(const struct cli *c, const char *option, const char *value, uint64_t lo, uint64_t hi, uint64_t *ret);
 
+/* Can it be meant as -o's file?  False as above: another option, before which the name was forgotten. */
+bool cli_output(const struct cli *c, const char *value);
+
 /* Seconds with up to three decimals ("10", "0.5") as milliseconds, at most UINT_MAX; false as above. */
 bool cli_seconds(const struct cli *c, const char *option, const char *value, unsigned *ms);
 

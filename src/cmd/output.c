@@ -28,7 +28,7 @@ static int cannot_write(const char *name, struct err *err)
 	int e = errno;
 	err_set(err, cli_write_code(e), "cannot write %s: %s", name, strerror(e));
 	CLEANUP(cleanup_free) char *folder = folder_of(name);
-	if (e == ENOENT)
+	if (e == ENOENT && access(folder, F_OK) < 0 && errno == ENOENT)
 		err_hint(err, "mkdir -p %s, or -o FILE somewhere else", folder);
 	else if (e == EMFILE)
 		err_hint(err, "ulimit -n 1024");
@@ -171,7 +171,29 @@ static int open_stdout(struct output *o, struct err *err)
 	return 0;
 }
 
-static int open_named(struct output *o, const struct cli *c, const char *own, struct err *err)
+static bool taken(const char *name)
+{
+	CLEANUP(cleanup_free) char *part = xasprintf("%s.part", name);
+	struct stat st;
+	return lstat(name, &st) == 0 || lstat(part, &st) == 0;
+}
+
+/* Of several in one second: NAME-2.pz, NAME-3.pz; force means none of these. */
+static void next_own(struct output *o)
+{
+	const size_t len = strlen(o->name) - strlen(".pz");
+	for (unsigned i = 2; i < TRIES; i++) {
+		char *next = xasprintf("%.*s-%u.pz", (int)len, o->name, i);
+		if (!taken(next)) {
+			free(o->name);
+			o->name = next;
+			return;
+		}
+		free(next);
+	}
+}
+
+static int open_named(struct output *o, const struct cli *c, const char *own, bool is_own, struct err *err)
 {
 	struct stat st, link, out;
 	bool there = stat(o->name, &st) == 0;
@@ -180,6 +202,11 @@ static int open_named(struct output *o, const struct cli *c, const char *own, st
 		char *in = xasprintf("%s%s%s", o->name, o->name[len - 1] == '/' ? "" : "/", own);
 		free(o->name);
 		o->name = in;
+		is_own = true;
+		there = stat(o->name, &st) == 0;
+	}
+	if (is_own && taken(o->name)) {
+		next_own(o);
 		there = stat(o->name, &st) == 0;
 	}
 	bool linked = lstat(o->name, &link) == 0 && S_ISLNK(link.st_mode);
@@ -200,7 +227,7 @@ int output_open(struct output *o, const struct cli *c, const char *asked, const 
 	o->fd = -1;
 	o->kind = OUTPUT_FILE;
 	o->name = xstrdup(asked ? asked : own);
-	int code = asked && !strcmp(asked, "-") ? open_stdout(o, err) : open_named(o, c, own, err);
+	int code = asked && !strcmp(asked, "-") ? open_stdout(o, err) : open_named(o, c, own, !asked, err);
 	if (!code && isatty(o->fd)) {
 		err_set(err, ERR_UNSUPPORTED, "refusing to write a snapshot to the terminal");
 		err_hint(err, "-o FILE");

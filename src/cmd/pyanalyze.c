@@ -314,7 +314,11 @@ static bool options(struct cli *c, struct wish *w, int *status)
 				*status = EXIT_USAGE;
 			break;
 		case PYANALYZE_no_sandbox: w->no_sandbox = true; break;
-		case PYANALYZE_output: *vec_push(&w->outputs) = value; break;
+		case PYANALYZE_output:
+			if (!cli_output(c, value))
+				*status = EXIT_USAGE;
+			*vec_push(&w->outputs) = value;
+			break;
 		case PYANALYZE_format: *status = find_format(w, c, value); break;
 		case PYANALYZE_json: *status = find_format(w, c, "json"); break;
 		}
@@ -446,6 +450,17 @@ static int draw_to(const struct job *j, const char *path)
 	return 0;
 }
 
+/* The whole report, which is said where it is a file. */
+static int draw_file(const struct job *j, const char *path)
+{
+	struct stat st;
+	char size[STR_SIZE];
+	int rc = draw_to(j, path);
+	if (rc == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode))
+		cli_say(j->c, "%s: %s of %s", path, str_size((uint64_t)st.st_size, size), j->renderer->name);
+	return rc;
+}
+
 static bool is_folder(const char *path)
 {
 	struct stat st;
@@ -474,12 +489,16 @@ static int draw_folder(struct job *j, const char *dir, const char *stem, bool se
 {
 	struct err err = { 0 };
 	if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
-		err_set(&err, cli_write_code(errno), "cannot make the folder '%s': %s", dir, strerror(errno));
-		err_hint(&err, "mkdir -p '%s'", dir);
+		const int e = errno;
+		err_set(&err, cli_write_code(e), "cannot make the folder '%s': %s", dir, strerror(e));
+		if (e == ENOENT)
+			err_hint(&err, "mkdir -p '%s'", dir);
+		else
+			err_hint(&err, cli_write_code(e) == ERR_PERM ? "-o DIR/ where you may write" : "another -o");
 		return cli_error(j->c, &err);
 	}
 	if (!j->renderer->render_thread)
-		return draw_to(j, str_c(j->r->arena, str_printf(j->r->arena, "%s/%s%s", dir, stem, j->renderer->suffix)));
+		return draw_file(j, str_c(j->r->arena, str_printf(j->r->arena, "%s/%s%s", dir, stem, j->renderer->suffix)));
 	int rc = 0;
 	size_t n = 0;
 	bool python = false;
@@ -547,7 +566,7 @@ static int write_reports(const struct cli *c, struct wish *w, struct report *r, 
 				one.renderer = by_name;
 			else if (!w->format)
 				return cli_usage(c, "--format=text, or a name that ends in .txt, .json or .svg", "\"%s\" does not say which format", to);
-			rc = draw_to(&one, to);
+			rc = draw_file(&one, to);
 		}
 		if (rc)
 			return rc;
@@ -746,7 +765,10 @@ int main(int argc, char **argv)
 	w.render.compact = c.n_args > 1;
 	for (size_t i = 0; i < w.outputs.n && c.n_args > 1; i++) {
 		if (strcmp(w.outputs.p[i], "-") != 0 && !is_folder(w.outputs.p[i])) {
-			status = cli_usage(&c, "-o DIR/, which gets a file for each", "%zu inputs do not fit into the one file \"%s\"", c.n_args, w.outputs.p[i]);
+			const struct renderer *form = renderer_for_file(w.outputs.p[i]) ? renderer_for_file(w.outputs.p[i]) : w.format;
+			CLEANUP(cleanup_free) char *hint = !form || form->single ? xstrdup("-o DIR/, which gets a file for each")
+				: xasprintf("-o DIR/, which gets a file for each; or, for one after the other, --format=%s > %s", form->name, w.outputs.p[i]);
+			status = cli_usage(&c, hint, "%zu inputs do not fit into the one file \"%s\"", c.n_args, w.outputs.p[i]);
 			goto out;
 		}
 	}

@@ -87,6 +87,8 @@ static int parse(struct job *j)
 		case PYSNAP_output:
 			if (!*value)
 				return cli_usage(c, "-o FILE", "-o: \"\" is not a file name");
+			if (!cli_output(c, value))
+				return EXIT_USAGE;
 			j->output = value;
 			break;
 		case PYSNAP_force:

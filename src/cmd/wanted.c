@@ -17,7 +17,11 @@ static bool is_wanted(const struct report_thread *t, const char *wanted)
 	/* "MainThread" is threading's name for it, which a program without threading does not have. */
 	if (t->main && (strcmp(wanted, "main") == 0 || strcmp(wanted, "MainThread") == 0))
 		return true;
-	return t->name.s && str_is(t->name, wanted);
+	if (!t->name.s)
+		return false;
+	CLEANUP(cleanup_sb) struct sb shown = { 0 }; /* what cannot be shown is escaped, and the end of a long one left out */
+	words_thread_name(&shown, t);
+	return str_is(t->name, wanted) || (*wanted && str_is(sb_view(&shown), wanted));
 }
 
 bool wanted_keep(struct report *r, const char *const *wanted, size_t n_wanted, bool *found)

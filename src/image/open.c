@@ -232,6 +232,24 @@ static int open_stdin(struct image **ret, struct err *err)
 	return open_spooled((struct feed){ fd_feed_read, &fd }, spool_stdin, 0, 0, ret, err);
 }
 
+/* Where cores are, of a file that is not: systemd's keeper of them, where it is the one here. */
+static int hint_gone(struct err *err)
+{
+	char pattern[256] = "";
+	CLEANUP(cleanup_fd) int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, pattern, sizeof pattern - 1);
+	pattern[n < 0 ? 0 : n] = 0;
+	if (*pattern == '|' && strstr(pattern, "systemd-coredump"))
+		return err_hint(err, "coredumpctl list; ls /var/lib/systemd/coredump");
+	return err_hint(err, "another name; \"cat /proc/sys/kernel/core_pattern\" says where cores are written");
+}
+
+/* The shell's <(...): it is gone when the command is, so it is of no use to name it again. */
+static bool of_a_shell(const char *path)
+{
+	return str_starts(str_of(path), "/dev/fd/") || str_starts(str_of(path), "/proc/self/fd/");
+}
+
 int image_open(const char *path, struct image **ret, struct err *err)
 {
 	if (strcmp(path, "-") == 0)
@@ -239,12 +257,12 @@ int image_open(const char *path, struct image **ret, struct err *err)
 	struct bytes *b;
 	int rc = bytes_open(path, &b, err);
 	if (rc == ERR_GONE)
-		return err_hint(err, "ls /var/lib/systemd/coredump; coredumpctl list"), rc;
+		return hint_gone(err), rc;
 	if (rc == ERR_PERM)
 		return err_hint(err, "sudo, or coredumpctl dump PID -o core"), rc;
 	struct stat st;
-	if (rc == ERR_UNSUPPORTED && stat(path, &st) == 0 && S_ISFIFO(st.st_mode)) /* also the shell's <(...) */
-		return err_hint(err, "pyanalyze - < %s", path), rc;
+	if (rc == ERR_UNSUPPORTED && stat(path, &st) == 0 && S_ISFIFO(st.st_mode))
+		return of_a_shell(path) ? err_hint(err, "COMMAND | pyanalyze -, in place of pyanalyze <(COMMAND)") : err_hint(err, "pyanalyze - < %s", path), rc;
 	if (rc < 0)
 		any_hint(rc, err);
 	return rc < 0 ? rc : open_bytes(b, ret, err);

@@ -613,6 +613,8 @@ void natives_stack(struct natives *n, size_t index, const struct native_part *pa
 	}
 }
 
+#define DEBUG_PACKAGES "their debug packages (\"dpkg -S FILE\" says which PACKAGE, then apt: PACKAGE-dbgsym; \"rpm -qf FILE\", then dnf: PACKAGE-debuginfo)"
+
 void natives_end(struct natives *n)
 {
 	if (!n)
@@ -631,8 +633,7 @@ void natives_end(struct natives *n)
 		report_problem(n->r, P_NATIVE_UNPROVEN, n->n_unproven, n->n_threads, module_names(n, &n->unproven),
 			       image_facts(n->t->img)->kind == IMAGE_CORE ? "core" : "snapshot");
 	const int fetch = modules_fetch_state(n->t->mods);
-	const char *try = fetch == ERR_ABSENT ? "their debug packages (apt: NAME-dbgsym, dnf: NAME-debuginfo), --debug-path DIR, or --debuginfod=on"
-					      : "their debug packages (apt: NAME-dbgsym, dnf: NAME-debuginfo), or --debug-path DIR";
+	const char *try = fetch == ERR_ABSENT ? DEBUG_PACKAGES ", --debug-path DIR, or --debuginfod=on" : DEBUG_PACKAGES ", or --debug-path DIR";
 	if (n->no_lines.n)
 		report_problem(n->r, P_NO_DEBUG_INFO, module_names(n, &n->no_lines), "source lines are not shown", try);
 	else if (n->no_names.n)

@@ -1,4 +1,6 @@
 /* Runs the inspections over one target, in the order they are listed. What each finds goes into the report. */
+#include <stdlib.h>
+
 #include "inspect/native.h"
 #include "inspect/parts.h"
 
@@ -20,6 +22,23 @@ static void hint_likely(struct report *r)
 			r->problems.p[i].hint = STR("nothing lifts this by itself, but what lifts another of these limits may");
 }
 
+/* An option that needs what is not here is said with it. */
+static void hint_fetch(struct report *r)
+{
+	static const char option[] = "--debuginfod=on";
+	const char *urls = getenv("DEBUGINFOD_URLS");
+	const bool program = modules_can_fetch(), servers = urls && *urls;
+	for (size_t i = 0; i < r->problems.n && !(program && servers); i++) {
+		struct report_problem *p = &r->problems.p[i];
+		const char *at = p->hint.len ? memmem(p->hint.s, p->hint.len, option, sizeof option - 1) : NULL;
+		if (!at)
+			continue;
+		const size_t before = (size_t)(at - p->hint.s) + sizeof option - 1;
+		p->hint = str_printf(r->arena, STR_FMT " (it needs %s%s%s)" STR_FMT, STR_ARG(((struct str){ p->hint.s, before })), program ? "" : "debuginfod-find, apt: debuginfod",
+				     program || servers ? "" : ", and ", servers ? "" : "DEBUGINFOD_URLS", STR_ARG(((struct str){ p->hint.s + before, p->hint.len - before })));
+	}
+}
+
 int inspect(struct target *t, const struct limits *lim, const char *path, struct report *r)
 {
 	r->input.path = path ? str_from_bytes(r->arena, path, strlen(path)) : (struct str){ 0 };
@@ -31,6 +50,7 @@ int inspect(struct target *t, const struct limits *lim, const char *path, struct
 			rc = one;
 	}
 	hint_likely(r);
+	hint_fetch(r);
 	report_group(r);
 	return rc;
 }

@@ -8,12 +8,14 @@
 #include <spawn.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 
 extern char **environ;
 
@@ -117,4 +119,16 @@ int fetch_run(const char *what, const char *hex, unsigned ms, unsigned *took, ch
 	memcpy(path, buf, len);
 	path[len] = 0;
 	return 0;
+}
+
+bool fetch_there(void)
+{
+	const char *path = getenv("PATH");
+	for (const char *p = path ? path : "/bin:/usr/bin"; p; p = strchr(p, ':') ? strchr(p, ':') + 1 : NULL) {
+		const int len = (int)strcspn(p, ":");
+		CLEANUP(cleanup_free) char *file = xasprintf("%.*s%sdebuginfod-find", len, p, len ? "/" : "");
+		if (access(file, X_OK) == 0)
+			return true;
+	}
+	return false;
 }

@@ -3,6 +3,7 @@
 #define MODULE_FETCH_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 #include "base/err.h"
 
@@ -11,5 +12,7 @@
  * file is, an absolute one.  0; ERR_GONE: it has none, ERR_LIMIT: too slow, ERR_UNSUPPORTED: there is no such program, ERR_IO.
  */
 int fetch_run(const char *what, const char *hex, unsigned ms, unsigned *took, char path[PATH_MAX]) MUST_CHECK;
+
+bool fetch_there(void); /* is there such a program in PATH? */
 
 #endif

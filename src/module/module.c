@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "module/fetch.h"
+
 enum { MAX_MODULES = 16384, MAX_LINK_MAP = 4096, MAX_CANDIDATES = 64 };
 
 struct in_image { struct image *img; addr_t base; };
@@ -513,6 +515,11 @@ static void rate_symbols(struct mod *m)
 		m->pub.symbols = SYMBOLS_DYNSYM;
 	else if (m->pub.disk_path)
 		m->pub.symbols = SYMBOLS_MISMATCH;
+}
+
+bool modules_can_fetch(void)
+{
+	return fetch_there();
 }
 
 int modules_fetch_state(const struct modules *mods)

@@ -50,6 +50,7 @@ struct opener *modules_opener(struct modules *mods);
 bool modules_fetch(struct modules *mods, const struct module *m, bool debug);
 /* May it be asked?  0; ERR_ABSENT: that was not allowed, ERR_UNSUPPORTED: debuginfod-find is not here, ERR_LIMIT: it takes too long. */
 int modules_fetch_state(const struct modules *mods);
+bool modules_can_fetch(void); /* is debuginfod-find here? */
 /* How many files debuginfod was asked for, and how many it gave. */
 void modules_fetched(const struct modules *mods, size_t *asked, size_t *given);
 

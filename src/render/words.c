@@ -70,6 +70,11 @@ void words_clip(struct sb *b, struct str s, size_t columns)
 
 enum { NAME_COLUMNS = 60 };
 
+void words_thread_name(struct sb *b, const struct report_thread *t)
+{
+	words_clip(b, t->name, NAME_COLUMNS);
+}
+
 void words_thread(struct sb *b, const struct report_thread *t)
 {
 	if (t->tid >= 0)
@@ -80,7 +85,7 @@ void words_thread(struct sb *b, const struct report_thread *t)
 		sb_char(b, '?');
 	if (t->name.s) {
 		sb_printf(b, t->name_inherited ? " (kernel name \"" : " \"");
-		words_clip(b, t->name, NAME_COLUMNS);
+		words_thread_name(b, t);
 		sb_printf(b, t->name_inherited ? "\", another thread's)" : "\"");
 	}
 	/* A program that never imported threading has no name for it. */

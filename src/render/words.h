@@ -10,6 +10,7 @@ void words_size(struct sb *b, uint64_t bytes);                   /* "254 MiB", "
 void words_time(struct sb *b, int64_t ns);                       /* "2026-11-30 03:35:41 UTC" */
 void words_duration(struct sb *b, int64_t ns);                   /* "31 ms", "0.31 s", "2.3 s", "5 min 12 s" */
 void words_thread(struct sb *b, const struct report_thread *t);  /* 19467 "worker-1" */
+void words_thread_name(struct sb *b, const struct report_thread *t); /* worker-1, as it is in that; t->name.s is not NULL */
 void words_state(struct sb *b, const struct report_thread *t);   /* "CRASHED, holds the GIL"; nothing when nothing is known */
 void words_function(struct sb *b, const struct report_frame *f); /* its name, else module+0x1234, its address, "?" */
 /* "5 frames in python3.13 and libffi.so.8": of native frames that are folded. */

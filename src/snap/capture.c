@@ -218,7 +218,8 @@ static int gave_up(const struct capture *c, uint64_t total, struct err *err)
 	str_size(total, size);
 	err_set(err, ERR_LIMIT, "gave up after %g s: process %d (%s) was still being copied; it runs again", c->opt.freeze.max_pause_ms / 1000.0,
 		(int)c->pid, size);
-	err_hint(err, "--max-pause=0, which has no limit");
+	/* What was copied by then says little of what was left: several times as long. */
+	err_hint(err, "--max-pause=%g, or 0, which has no limit", (c->opt.freeze.max_pause_ms < 1000 ? 1000 : c->opt.freeze.max_pause_ms * 5.0) / 1000);
 	return ERR_LIMIT;
 }
 

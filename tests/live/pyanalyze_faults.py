@@ -46,7 +46,11 @@ def usage():
     tap.ok(done.returncode == 0 and done.stdout.startswith(b"Usage: pyanalyze") and not done.stderr, "help goes to standard output", done)
     with open("/dev/full", "w") as full:
         done = run([PYANALYZE, "--help"], stdout=full)
-        tap.ok(done.returncode == 1, "help that cannot be written fails", done)
+        tap.equal((done.returncode, done.stderr), (1, b"pyanalyze: cannot write to standard output: No space left on device\n  try: pyanalyze --help | less\n"),
+                  "help that cannot be written fails, and says so")
+    for argv in ["-o", "-n", "x"], ["--output=--json", "x"], ["-o-q", "x"]:
+        value = argv[1] if len(argv) == 3 else argv[0].replace("--output=", "").replace("-o-", "-")
+        says("an option where -o wants a name: %s" % " ".join(argv), argv, 2, "pyanalyze: -o: \"%s\" is more likely an option than a file's name\n  try: -o FILE, or -o ./%s if that is its name" % (value, value))
 
 
 def not_a_core(folder):
@@ -55,7 +59,10 @@ def not_a_core(folder):
         with open(p, "wb") as f:
             f.write(data)
         return p
-    says("no such file", [os.path.join(folder, "none")], 1, "pyanalyze: cannot open {}/none: No such file or directory\n  try: ls /var/lib/systemd/coredump; coredumpctl list")
+    with open("/proc/sys/kernel/core_pattern") as f:
+        systemd = re.match(r"\|.*systemd-coredump", f.read())
+    says("no such file", [os.path.join(folder, "none")], 1, "pyanalyze: cannot open {}/none: No such file or directory\n  try: " +
+         ("coredumpctl list; ls /var/lib/systemd/coredump" if systemd else "another name; \"cat /proc/sys/kernel/core_pattern\" says where cores are written"))
     says("a process's number", [str(os.getpid())], 1, "pyanalyze: %d is not a file; a process has that number\n  try: pysnap %d -o snap.pz && pyanalyze snap.pz" % (os.getpid(), os.getpid()))
     text = path("report.txt", b"Fatal Python error\n")
     says("a text", [text], 1, "pyanalyze: %s is not a core or a snapshot (it starts with \"Fata\")\n  try: the core file itself; \"file %s\" says what it is" % (text, text))
@@ -68,6 +75,10 @@ def not_a_core(folder):
     fifo = os.path.join(folder, "fifo")
     os.mkfifo(fifo)
     says("a fifo does not block", [fifo], 1, "pyanalyze: %s is a pipe, not a file\n  try: pyanalyze - < %s" % (fifo, fifo), timeout=20)
+    done = run(["bash", "-c", "\"$0\" <(cat /bin/sh)", PYANALYZE])
+    said = done.stderr.decode()
+    tap.ok(re.fullmatch(r"pyanalyze: /dev/fd/\d+ is a pipe, not a file\n  try: COMMAND \| pyanalyze -, in place of pyanalyze <\(COMMAND\)\n", said), "the shell's <(...)", said) \
+        if shutil.which("bash") else tap.skip("the shell's <(...)", "no bash")
     says("half an ELF header", [path("half", b"\x7fELF\x02\x01\x01")], 6, "pyanalyze: {}half{}")
     hidden = path("hidden", b"\x7fELF")
     os.chmod(hidden, 0)
@@ -268,6 +279,17 @@ def with_python(folder):
         tap.equal((done.returncode, names_and_stacks(rep)), (0, want), "missing executable: the same stacks")
         tap.ok(any("pyapp" in m for m in messages(rep, "PZ201") + messages(rep, "PZ203")), "missing executable: said", rep["problems"])
 
+        tools = os.path.join(folder, "tools")
+        os.mkdir(tools)
+        for there, env, needs in ((False, {}, " (it needs debuginfod-find, apt: debuginfod, and DEBUGINFOD_URLS)"), (False, {"DEBUGINFOD_URLS": "x"}, " (it needs debuginfod-find, apt: debuginfod)"),
+                                  (True, {}, " (it needs DEBUGINFOD_URLS)"), (True, {"DEBUGINFOD_URLS": "x"}, "")):
+            if there and not os.listdir(tools):
+                with open(os.path.join(tools, "debuginfod-find"), "w") as f:
+                    os.fchmod(f.fileno(), 0o755)
+            rep = json.loads(run([PYANALYZE, "--json", "--debuginfod=off", core], env=dict(env, PATH="/nonexistent:" + tools)).stdout)
+            said = [p["hint"] for p in rep["problems"] if p["code"] == "PZ201"]
+            tap.ok(len(said) == 1 and said[0].endswith(" or --debuginfod=on" + needs), "missing executable: what --debuginfod=on needs that is not here: %r" % needs, said)
+
         shutil.copy("/bin/true", program)
         rep, done = analyze(core)
         tap.equal((done.returncode, names_and_stacks(rep)), (0, want), "another build at the path: the same stacks")
@@ -325,9 +347,11 @@ def with_python(folder):
         several = os.path.join(folder, "several")
         done = run([PYANALYZE, "-o", several + "/", core, snap])
         said = done.stderr.decode().splitlines()
-        tap.ok(done.returncode == 0 and len(said) == 2 and said[0].startswith(core + ": STOPPED  ") and said[1].startswith(snap + ": SNAPSHOT  "),
+        tap.ok(done.returncode == 0 and len(said) == 4 and said[1].startswith(core + ": STOPPED  ") and said[3].startswith(snap + ": SNAPSHOT  "),
                "several inputs into a folder: each verdict with its input", said)
-        says("several inputs into one file", ["-o", out, core, snap], 2, "pyanalyze: 2 inputs do not fit into the one file \"%s\"\n  try: -o DIR/, which gets a file for each" % out)
+        tap.ok(len(said) == 4 and re.fullmatch(re.escape(several) + r"//?core\.txt: [\d.]+ KiB of text", said[0]) and re.fullmatch(re.escape(several) + r"//?snap\.pz\.txt: [\d.]+ KiB of text", said[2]),
+               "several inputs into a folder: each file that was written", said)
+        says("several inputs into one file", ["-o", out, core, snap], 2, "pyanalyze: 2 inputs do not fit into the one file \"%s\"\n  try: -o DIR/, which gets a file for each; or, for one after the other, --format=json > %s" % (out, out))
         says("a layout that is none", ["--layout", script, core], 1, "pyanalyze: '%s' is not a layout table: line {}\n  try: {}" % script)
         both = run([PYANALYZE, core, snap]).stdout.decode()
         tap.ok(both.startswith("== %s ==\n" % core) and "\n\n== %s ==\n" % snap in both, "several text reports say which is which", both[:200])

@@ -203,6 +203,17 @@ def size_of(path):
     return os.stat(path).st_size if os.path.exists(path) else 0
 
 
+def own(pid, folder):
+    """Names of its own do not meet, also of snapshots in the same second, forced or not."""
+    many = os.path.join(folder, "many")
+    os.mkdir(many)
+    processes = [run([PYSNAP, "-q", str(pid), "-o", many + "/"] + more) for more in ([], [], ["-f"], [], [])]
+    names = sorted(os.listdir(many))
+    tap.ok([p.returncode for p in processes] == [0] * 5 and len(names) == 5 and all(re.fullmatch(r"snap-%d-\d{8}T\d{6}Z(-[2-5])?\.pz" % pid, n) for n in names),
+           "names of its own in one second", (names, processes))
+    shutil.rmtree(many)
+
+
 def parts(pid, folder, out):
     """What stands under FILE.part: of a pysnap that was killed, of one that is at work, of somebody else."""
     part = out + ".part"
@@ -393,6 +404,12 @@ def output(folder):
         links(p.pid, folder, out)
         says("no such folder", [p.pid, "-o", folder + "/none/snap.pz"], 1,
              "pysnap: cannot write %s/none/snap.pz: No such file or directory\n  try: mkdir -p %s/none, or -o FILE somewhere else" % (folder, folder))
+        says("a folder that is there and takes no files", [p.pid, "-o", "/proc/x.pz"], 1, "pysnap: cannot write /proc/x.pz: No such file or directory\n  try: -o FILE somewhere else")
+        says("an option where -o wants a name", ["-o", "-f", p.pid], 2, "pysnap: -o: \"-f\" is more likely an option than a file's name\n  try: -o FILE, or -o ./-f if that is its name")
+        own(p.pid, folder)
+        with Process(LARGE) as large:
+            says("a pause that is too short", [large.pid, "-o", out, "--max-pause=0.001"], 1,
+                 "pysnap: gave up after 0.001 s: process %d ({}) was still being copied; it runs again\n  try: --max-pause=1, or 0, which has no limit" % large.pid)
         says("no file name", [p.pid, "-o", ""], 2, "pysnap: -o: \"\" is not a file name\n  try: -o FILE")
         for given in "sub", "sub/":
             os.mkdir(os.path.join(folder, "sub"))
