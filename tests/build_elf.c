@@ -183,6 +183,11 @@ void build_elf_cursig(struct build_elf *b, int signo)
 	build_elf_put(b, last_thread(b)->prstatus + b->places.pr_cursig, 2, (uint64_t)signo);
 }
 
+void build_elf_sighold(struct build_elf *b, uint64_t mask)
+{
+	build_elf_put(b, last_thread(b)->prstatus + 16 + b->abi.width, b->abi.width, mask);
+}
+
 void build_elf_note(struct build_elf *b, const char *owner, uint32_t type, const void *desc, size_t len)
 {
 	put_note(b, b->threads.n ? &last_thread(b)->notes : &b->first, owner, type, desc, len);

@@ -38,6 +38,7 @@ void build_elf_thread(struct build_elf *b, pid_t tid, addr_t pc, addr_t sp);
 void build_elf_reg(struct build_elf *b, const char *name, uint64_t v);  /* by registers.def; aborts if unknown */
 void build_elf_tls(struct build_elf *b, addr_t tls);                    /* register or note, as the machine has it */
 void build_elf_cursig(struct build_elf *b, int signo);
+void build_elf_sighold(struct build_elf *b, uint64_t mask);
 /* A note of the last thread; before the first thread: of the process, ahead of everything. */
 void build_elf_note(struct build_elf *b, const char *owner, uint32_t type, const void *desc, size_t len);
 

@@ -42,18 +42,18 @@ static const struct { uint16_t machine; struct signal_context context; } context
 /* A user's segments: cs, ss, es, ds.  A frame without siginfo holds the signal's number before the context, but that is the handler's to change. */
 #define I386_SEGMENTS(code, data) { 60, 4, LOW, code }, { 72, 4, LOW, data }, { 8, 4, LOW, data }, { 12, 4, LOW, data }
 #define I386_KINDS(code, data) \
-	{ I386, -148, -164, 7, { 0xb8, 173, 0, 0, 0, 0xcd, 0x80 }, { I386_SEGMENTS(code, data), NO_LINK, { -8, 4, 0x7ffffffc, 0 } /* ss_flags */ } }, \
-	{ I386, 0, -8, 8, { 0x58, 0xb8, 119, 0, 0, 0, 0xcd, 0x80 }, { I386_SEGMENTS(code, data) } }
+	{ I386, -148, 88, -164, 7, { 0xb8, 173, 0, 0, 0, 0xcd, 0x80 }, { I386_SEGMENTS(code, data), NO_LINK, { -8, 4, 0x7ffffffc, 0 } /* ss_flags */ } }, \
+	{ I386, 0, 80, -8, 8, { 0x58, 0xb8, 119, 0, 0, 0, 0xcd, 0x80 }, { I386_SEGMENTS(code, data) } }
 /* VFP_MAGIC and its size, behind the ucontext; there may be a block for iwMMXt before (160 bytes).  cpsr: user mode.  uc_flags tells of siginfo. */
 #define VFP(at) { at, 4, LOW, 0x56465001 }, { (at) + 4, 4, LOW, 0x120 }, { 76, 4, 0x1f, 0x10 }
 #define ARM_KINDS(at) \
-	{ ARM, -148, 0, 0, { 0 }, { VFP(at), NO_LINK } }, \
-	{ ARM, 0, 0, 0, { 0 }, { VFP(at), { -20, 4, LOW, 0x5ac3c35a } } }
+	{ ARM, -148, 84, 0, 0, { 0 }, { VFP(at), NO_LINK } }, \
+	{ ARM, 0, 84, 0, 0, { 0 }, { VFP(at), { -20, 4, LOW, 0x5ac3c35a } } }
 static const struct signal_kind kinds[] = {
 	/* cs 0x33, gs and fs 0, ss 0x2b. */
-	{ X86_64, 264, 0, 0, { 0 }, { { 144, 8, ALL, 0x002b000000000033 }, { -40, 8, ~UINT64_C(0xff), 0 }, { -32, 8, ALL, 0 } } },
+	{ X86_64, 264, 256, 0, 0, { 0 }, { { 144, 8, ALL, 0x002b000000000033 }, { -40, 8, ~UINT64_C(0xff), 0 }, { -32, 8, ALL, 0 } } },
 	/* The first record after the registers: FPSIMD_MAGIC, and its size. */
-	{ AARCH64, -304, 0, 0, { 0 }, { { 288, 4, LOW, 0x46508001 }, { 292, 4, LOW, 0x210 }, { -176, 8, ~UINT64_C(0xff), 0 }, { -168, 8, ALL, 0 } } },
+	{ AARCH64, -304, -136, 0, 0, { 0 }, { { 288, 4, LOW, 0x46508001 }, { 292, 4, LOW, 0x210 }, { -176, 8, ~UINT64_C(0xff), 0 }, { -168, 8, ALL, 0 } } },
 	/* A process of a 64-bit kernel, and of a 32-bit one (arch/x86/include/asm/segment.h: __USER32_CS, __USER_CS, __USER_DS). */
 	I386_KINDS(0x23, 0x2b), I386_KINDS(0x73, 0x7b),
 	ARM_KINDS(212), ARM_KINDS(372),

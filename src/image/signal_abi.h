@@ -26,6 +26,7 @@ const struct signal_context *signal_context_of(const struct abi *abi);
 struct signal_kind {
 	uint16_t machine;
 	int16_t info;                /* siginfo, from the context; 0: there is none */
+	int16_t mask;                /* a word of what was held off, the lowest signals, from the context */
 	int16_t back;                /* where the handler's return address is kept, from the context, and what that leads to; 0: in no such place */
 	uint8_t back_size, back_code[9];
 	struct signal_mark { int16_t at; uint8_t width; uint64_t mask, value; } mark[7]; /* the first one, whole, is looked for; width 0 ends */

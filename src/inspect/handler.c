@@ -8,6 +8,7 @@
 #include "image/signal_abi.h"
 #include "inspect/abort.h"
 #include "inspect/fault.h"
+#include "inspect/handler_info.h"
 #include "inspect/handler_note.h"
 #include "inspect/native.h"
 #include "inspect/sending.h"
@@ -16,18 +17,24 @@
 
 enum { HANDLERS = 16 /* signal frames looked at on one stack */ };
 
-int handler_led(struct target *t, const struct report_thread *th, const struct signal_frame *sf)
+const struct native_stack *handler_frames(struct target *t, const struct report_thread *th, const struct native_frame **frames)
 {
 	const struct native_records *rec = NULL;
 	if (!t->native || !th->image || (native_finish(t->native, &rec, NULL) < 0 && !rec) || th->image > rec->n_threads || !rec->has[th->image - 1])
-		return 0;
+		return NULL;
 	const struct native_stack *s = &rec->stacks[th->image - 1];
-	for (size_t i = 1; i < s->n; i++) {
-		const struct native_frame *f = &rec->frames.p[s->first + i];
-		if (f->pc == sf->regs.pc && !(f->bits & NATIVE_CALL))
+	*frames = s->n ? &rec->frames.p[s->first] : NULL;
+	return s;
+}
+
+int handler_led(struct target *t, const struct report_thread *th, const struct signal_frame *sf)
+{
+	const struct native_frame *f;
+	const struct native_stack *s = handler_frames(t, th, &f);
+	for (size_t i = 1; s && i < s->n; i++)
+		if (f[i].pc == sf->regs.pc && !(f[i].bits & NATIVE_CALL))
 			return 1;
-	}
-	return s->end == NATIVE_WHOLE ? -1 : 0;
+	return s && s->end == NATIVE_WHOLE ? -1 : 0;
 }
 
 enum origin handler_origin(struct target *t, struct report *r, const struct signal_frame *sf, int64_t tid, int last, struct interrupted *in)
@@ -114,6 +121,12 @@ static bool ended_by_itself(const struct report_thread *th, addr_t pc)
 	return false;
 }
 
+static void drop_info(struct signal_frame *sf)
+{
+	sf->has_info = false;
+	sf->addr = sf->trap_addr;
+}
+
 /*
  * A frame's siginfo may be what was left there by something else, where the handler did not ask for one.  The processor's last
  * trap is believed before it if the instruction that was interrupted is one that faults at that address.
@@ -124,17 +137,18 @@ static enum trap_fit doubt_info(struct target *t, struct report *r, struct signa
 		return TRAP_OTHER;
 	const enum trap_fit fit = trap_fits(t, r, sf);
 	if (fit == TRAP_FITS)
-		sf->has_info = false;
+		drop_info(sf);
 	return fit;
 }
 
-/* led: the native frames lead there. */
-static void note_other(struct report *r, const struct signal_frame *sf, int64_t own, bool led)
+/* sure: the native frames lead there, and it is that signal's.  by_mask: the signal, if known by that alone. */
+static void note_other(struct report *r, const struct signal_frame *sf, int64_t own, bool sure, int by_mask)
 {
-	const char *how = led ? "it came" : "it likely came";
+	const char *how = sure ? "it came" : "it likely came";
 	struct str name = sf->has_info ? signal_name(r->arena, sf->signo) : (struct str){ 0 };
-	struct str text = !name.s ? str_printf(r->arena, "%s in a signal handler", how)
-		: sf->code <= 0 && sf->pid > 0 && sf->pid != own ? str_printf(r->arena, "%s in a handler of " STR_FMT ", which pid %" PRId64 " had sent", how, STR_ARG(name), sf->pid)
+	struct str text = !name.s && by_mask ? str_printf(r->arena, "%s in a signal handler, likely of " STR_FMT, how, STR_ARG(signal_name(r->arena, by_mask)))
+		: !name.s ? str_printf(r->arena, "%s in a signal handler", how)
+		: sf->has_info && sf->code <= 0 && sf->pid > 0 && sf->pid != own ? str_printf(r->arena, "%s in a handler of " STR_FMT ", which pid %" PRId64 " had sent", how, STR_ARG(name), sf->pid)
 		: str_printf(r->arena, "%s in a handler of " STR_FMT, how, STR_ARG(name));
 	for (size_t i = 0; i < r->verdict.notes.n; i++)
 		if (str_eq(r->verdict.notes.p[i].text, text))
@@ -144,10 +158,19 @@ static void note_other(struct report *r, const struct signal_frame *sf, int64_t 
 
 enum origin handler_origin_of(struct target *t, struct report *r, struct signal_frame *sf, int64_t tid, int last, struct interrupted *in)
 {
+	const enum info_trust trust = sf->has_info ? handler_info(t, r, sf, tid, last) : INFO_LEFT;
+	if (sf->has_info && trust == INFO_LEFT)
+		drop_info(sf);
 	const enum trap_fit fit = doubt_info(t, r, sf);
 	*in = (struct interrupted){ .signo = sf->signo, .code = sf->code, .addr = sf->addr, .regs = sf->regs, .sender_pid = -1, .sender_uid = -1 };
-	if (!sf->has_info)
-		return handler_origin(t, r, sf, tid, last, in);
+	if (!sf->has_info) {
+		const enum origin origin = handler_origin(t, r, sf, tid, last, in);
+		const int held = handler_held_off(t->img, sf, tid);
+		in->by_mask = origin == ORIGIN_OUTSIDE && held && held != in->signo;
+		in->signo = in->by_mask ? held : in->signo;
+		return origin;
+	}
+	in->unproved = trust == INFO_LIKELY;
 	if (signal_is_fault(sf->signo) && sf->code > 0)
 		return ORIGIN_FAULT;
 	in->doubtful = fit == TRAP_UNDECIDED;
@@ -301,7 +324,11 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 		if (origin != ORIGIN_FAULT && ((in.signo != last && (origin != ORIGIN_OWN || !(in.signo == SIGABRT || signal_is_fault(in.signo)))) || (origin == ORIGIN_OUTSIDE && (found || led <= 0 || (f->siginfo.known && f->siginfo.code > 0) ||
 		    ended_by_itself(th, sf.regs.pc))))) {
 			if (sf.has_info || led > 0)
-				note_other(r, &sf, f->pid, led > 0 && !in.doubtful);
+				note_other(r, &sf, f->pid, led > 0 && !in.doubtful && !in.unproved, in.by_mask ? in.signo : 0);
+			if (led > 0 && (in.unproved || in.by_mask) && !(f->siginfo.known && f->siginfo.code > 0) && !ended_by_itself(th, sf.regs.pc))
+				verdict_unsure(r, in.by_mask
+					? "a signal handler ran, and which signal it was for is told only by what it held off: it may have passed on the one that ended the process"
+					: "a signal handler ran that need not have asked for siginfo, and what lies there may be left over: it may have passed on the signal that ended the process");
 			continue;
 		}
 		fill(&in, &sf, origin);
@@ -322,6 +349,8 @@ bool handler_find(struct target *t, struct report *r, struct report_thread *th, 
 		verdict_unsure(r, ret->outside
 			? "the thread had once trapped, and whether it did so where it was interrupted, or was sent the signal that its handler was told of, the instruction there does not tell"
 			: "the signal handler did not ask, and whether the last trap of the thread was of the instruction that was interrupted cannot be decided: the signal may have been sent");
+	if (found && ret->unproved)
+		verdict_unsure(r, "the signal handler need not have asked for siginfo, and what lies there may be left over from something else");
 	if (found && ret->untold)
 		verdict_unsure(r, "the signal handler did not ask, and the file does not keep, whether it was a fault or had been sent");
 	if (found && ret->outside && !ret->sender_known)

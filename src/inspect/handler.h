@@ -8,6 +8,9 @@
 #include "inspect/parts.h"
 #include "inspect/signal_frame.h"
 
+struct native_stack;
+struct native_frame;
+
 struct interrupted {
 	int signo, code;
 	addr_t addr;              /* of a fault */
@@ -19,6 +22,8 @@ struct interrupted {
 	bool maybe_own;           /* outside, but another thread of the process may have sent it */
 	bool doubtful;            /* the thread's last trap may be of something else (trap.h): then the signal was sent */
 	bool untold;              /* whether it was a fault or had been sent */
+	bool unproved;            /* told by siginfo that may be left over (handler_info.h) */
+	bool by_mask;             /* signo: what the handler holds off, and not what ended the process */
 	int64_t other_tid;        /* > 0: the thread of the process that had sent it, where that is another one */
 	int64_t sender_pid, sender_uid; /* -1: not known */
 };
@@ -34,8 +39,10 @@ enum origin { ORIGIN_FAULT, ORIGIN_OWN, ORIGIN_OUTSIDE, ORIGIN_UNTOLD /* a fault
  * signal that ended the process: what re-raises a signal, as faulthandler does, raises the same.  tid: of the thread.
  */
 enum origin handler_origin(struct target *t, struct report *r, const struct signal_frame *sf, int64_t tid, int last, struct interrupted *in);
-/* The same where it may have siginfo, which is dropped if the trap that was interrupted contradicts it. */
+/* The same where it may have siginfo, which is dropped if it is contradicted, or need not be this signal's. */
 enum origin handler_origin_of(struct target *t, struct report *r, struct signal_frame *sf, int64_t tid, int last, struct interrupted *in);
+/* The native frames of the thread; NULL: none are known. */
+const struct native_stack *handler_frames(struct target *t, const struct report_thread *th, const struct native_frame **frames);
 /* Do the native frames of the thread lead to it?  1; 0: they end before, or there are none; -1: they are whole and do not. */
 int handler_led(struct target *t, const struct report_thread *th, const struct signal_frame *sf);
 /*

@@ -35,10 +35,10 @@ struct str handler_words(struct target *t, struct report *r, const struct signal
 	*fault = origin == ORIGIN_FAULT;
 	if (origin == ORIGIN_FAULT) {
 		struct str words = fault_words(t, r, &in, tid);
-		return in.doubtful ? str_printf(r->arena, "likely " STR_FMT, STR_ARG(words)) : words;
+		return in.doubtful || in.unproved ? str_printf(r->arena, "likely " STR_FMT, STR_ARG(words)) : words;
 	}
 	if (asked.has_info) {
-		struct str name = signal_name(r->arena, asked.signo);
+		struct str name = str_printf(r->arena, "%s" STR_FMT, in.unproved ? "likely " : "", STR_ARG(signal_name(r->arena, asked.signo)));
 		return asked.code <= 0 && asked.pid > 0 && asked.pid != image_facts(t->img)->pid ? str_printf(r->arena, STR_FMT ", which pid %" PRId64 " had sent", STR_ARG(name), asked.pid) : name;
 	}
 	if (origin != ORIGIN_OWN && last != SIGABRT && handler_origin_of(t, r, &asked, tid, SIGABRT, &own) == ORIGIN_OWN)

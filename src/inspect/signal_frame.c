@@ -7,7 +7,7 @@
 
 enum { STACK_MAX = 1 << 20 /* of a handler's frames: a fault's lie near its end */, CHUNK = 1 << 12, CONTEXT_MAX = 512, KINDS_MAX = 8,
 	NO_CODE = 1 << 16 /* nothing is mapped below: mmap_min_addr */,
-	GUARD = 1 << 20 /* below a stack that is full its pointer may stand: stack_guard_gap of the kernel (mm/mmap.c) */ };
+	FROM_KERNEL = 0x80 /* SI_KERNEL */, CHILD = 17 /* SIGCHLD */, GUARD = 1 << 20 /* below a stack that is full its pointer may stand: stack_guard_gap of the kernel (mm/mmap.c) */ };
 
 static uint64_t word_at(const struct abi *abi, const uint8_t *p, size_t width)
 {
@@ -17,30 +17,64 @@ static uint64_t word_at(const struct abi *abi, const uint8_t *p, size_t width)
 	return v;
 }
 
-/* struct siginfo, if one was written and not left over from something else: the numbers fit each other, the padding is zero. */
+/* Linux include/uapi/asm-generic/siginfo.h: the codes that the kernel has for what an instruction did. */
+static bool is_fault_code(int signo, int code)
+{
+	static const struct { int signo, last; } codes[] = { { 11, 10 }, { 7, 5 }, { 4, 11 }, { 8, 15 }, { 5, 6 } };
+	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+		if (codes[i].signo == signo)
+			return code == FROM_KERNEL || (code > 0 && code <= codes[i].last);
+	return false;
+}
+
+/* SI_USER to SI_DETHREAD, SI_ASYNCNL; those of them that have a sender's number, and a value. */
+static bool is_sent_code(int code)
+{
+	return (code <= 0 && code >= -7) || code == -60;
+}
+
+static bool has_sender(int code)
+{
+	return code == 0 || code == -1 || code == -3 || code == -4 || code == -6;
+}
+
+/* So many bytes of the union have something to tell; the kernel clears the others, as far as a siginfo goes (since 4.20; before it left them). */
+static size_t info_used(const struct abi *abi, int signo, int code)
+{
+	enum { MORE = 32 /* bounds, a protection key, times: up to sizeof(struct kernel_siginfo) */ };
+	if (code <= 0)
+		return code == 0 || code == -6 ? 8 : 8 + abi->width;
+	return (signo == 11 && (code == 3 || code == 4)) || (signo == 7 && code > 3) || (signo == 5 && code == 6) || signo == CHILD ? MORE : abi->width;
+}
+
+/* struct siginfo, if what is there could be one: the numbers fit each other, the padding is zero. */
 static void take_info(struct image *img, addr_t at, struct signal_frame *f)
 {
+	enum { SIZE = 128, READ = 32 };
 	const struct abi *abi = image_abi(img);
-	uint8_t b[32];
-	if (image_read(img, at, b, sizeof b) < 0)
+	uint8_t b[SIZE] = { 0 };
+	if (image_read(img, at, b, READ) < 0)
 		return;
 	int signo = (int)(uint32_t)word_at(abi, b, 4), error = (int)(uint32_t)word_at(abi, b + 4, 4), code = (int)(uint32_t)word_at(abi, b + 8, 4);
 	const uint8_t *more = b + (abi->width == 8 ? 16 : 12); /* a union that is aligned as a pointer */
 	uint64_t addr = word_at(abi, more, abi->width), pid = word_at(abi, more, 4);
-	const bool fault = (signo == 11 || signo == 7 || signo == 4 || signo == 8 || signo == 5) && code > 0 && code <= 0x80;
+	const bool fault = is_fault_code(signo, code), child = signo == CHILD && code > 0 && code <= 6;
 	enum { PID_MAX = 1 << 22 };
-	if (signo < 1 || signo > 64 || error || code > 0x80 || code < -64 || (abi->width == 8 && word_at(abi, b + 12, 4)) || (code <= 0 && pid > PID_MAX))
+	if (signo < 1 || signo > 64 || error || (abi->width == 8 && word_at(abi, b + 12, 4)) || (code <= 0 && has_sender(code) && pid > PID_MAX))
 		return;
 	if (fault && f->trapped && f->trap == TRAP_PAGE && signo != 5 && addr != f->addr)
 		return;
-	if (!fault && code > 0 && code != 0x80)
+	if (!fault && !child && code != FROM_KERNEL && !is_sent_code(code))
 		return;
 	f->has_info = true;
+	f->whole = image_read(img, at + READ, b + READ, SIZE - READ) == 0;
+	for (size_t i = (size_t)(more - b) + info_used(abi, signo, code); i < SIZE; i++)
+		f->whole &= !b[i];
 	f->signo = signo;
 	f->code = code;
 	if (fault) {
 		f->addr = addr;
-	} else if (code <= 0) {
+	} else if (has_sender(code)) {
 		f->pid = (int64_t)pid;
 		f->uid = (int64_t)word_at(abi, more + 4, 4);
 	}
@@ -101,6 +135,16 @@ static bool mark_fits(struct image *img, addr_t context, const struct signal_mar
 	return image_read_uint(img, context + (addr_t)(int64_t)m->at, m->width, &v) == 0 && (v & m->mask) == m->value;
 }
 
+/* Has the machine another kind of frame, for handlers that do not ask for siginfo? */
+static bool has_plain_kind(const struct abi *abi)
+{
+	const struct signal_kind *k;
+	for (size_t i = 0; i < KINDS_MAX && (k = signal_kind_at(abi, i)); i++)
+		if (!k->info)
+			return true;
+	return false;
+}
+
 /* Does the handler return to what it has to?  Where that code is not at hand it may. */
 static bool returns_there(struct image *img, addr_t context, const struct signal_kind *k)
 {
@@ -151,13 +195,16 @@ static bool take_context(struct image *img, const struct signal_context *s, cons
 			return false;
 		f.trapped = true;
 	}
-	f.addr = word_at(abi, b + s->fault, width);
+	f.addr = f.trap_addr = word_at(abi, b + s->fault, width);
 	if (s->records)
 		take_syndrome(img, at + s->records, &f);
 	if (!stack_of(img, f.regs.sp) && !fell_off(img, &f))
 		return false;
+	if (image_read_ptr(img, at + (addr_t)(int64_t)k->mask, &f.mask) < 0)
+		f.mask = UINT64_MAX;
 	if (k->info)
 		take_info(img, at + (addr_t)(int64_t)k->info, &f);
+	f.asked = f.has_info && has_plain_kind(abi);
 	*ret = f;
 	return true;
 }

@@ -10,10 +10,16 @@
 struct signal_frame {
 	addr_t at;                /* the sigcontext */
 	struct regs regs;         /* that were interrupted */
-	bool has_info;            /* the handler asked for siginfo (SA_SIGINFO) */
+	/* What lies where the kernel puts siginfo could be that.  It writes none for a handler that did not ask (SA_SIGINFO), and what was there
+	 * before stays: handler_info.h says whether to believe it. */
+	bool has_info;
+	bool whole;               /* has_info: all of it is as the kernel writes it, also where nothing is to be told */
+	bool asked;               /* has_info: such a frame is made only for a handler that asked */
 	int signo, code;          /* has_info */
 	addr_t addr;              /* of a fault, has_info or trapped */
-	int64_t pid, uid;         /* of a sender, has_info */
+	int64_t pid, uid;         /* of a sender, has_info; 0: it has none */
+	addr_t trap_addr;         /* as the thread's last trap has it */
+	uint64_t mask;            /* the signals that were held off before; all where that is not known */
 	/* What the processor said when it last trapped in this thread, which need not have been for this signal.  In x86's terms; on
 	 * aarch64 only faults of memory are kept, on ARM none. */
 	bool trapped;

@@ -249,7 +249,7 @@ def in_libraries(python):
                 crashed = rep["threads"][0]["stack"]
                 tap.equal([rep["frames"][i].get("function") for i in crashed][-4:], [function, "above_it", "with_frame", function[6:]], "%s: none is missed" % name)
             if function == "fault_in_handler":
-                tap.equal(line(text, "handler"), "it came in a signal handler", "%s: in a handler" % name)
+                tap.equal(line(text, "handler"), "it came in a signal handler, likely of SIGUSR1", "%s: in a handler" % name)
             target.end()
         for handler in ("faulthandler", "abort") if c and python.minor != "2.7" else ():
             got = crash(python, "c", c, "fault_null_call", handler)
@@ -321,6 +321,9 @@ ITSELF = r"SIGABRT: the process aborted itself \(abort, a failed assertion or a 
 NESTED = r"\d{3} signal handlers had interrupted each other; the first ran on SIGSEGV: write to address 0x99990 \(nothing is mapped there\)"
 HANDLERS = (  # function, what else runs; kind, title, what a line with this key says
     ("recovered_then_sent", "faulthandler", "stopped", r"SIGABRT from outside \(the sender is not in the core\)", "handler", r".* ran then; the process ended by SIGABRT"),
+    ("recovered_asked_then_sent", "faulthandler", "stopped", r"SIGABRT from outside \(the sender is not in the core\)", "handler", r".* ran then; the process ended by SIGABRT"),
+    ("left_over_then_sent", "faulthandler", "stopped", r"SIGABRT from outside \(the sender is not in the core\)", "handler", r".* ran then; the process ended by SIGABRT"),
+    ("alarm_raises", None, "crash", ITSELF, "handler", r"it came in a signal handler, likely of SIGALRM"),
     ("handlers_nested", None, "crash", r"SIGSEGV: stack overflow: no room was left for the frame of a signal handler", "handler", NESTED),
     ("handlers_use_up", None, "crash", r"SIGSEGV: write to address 0x[0-9a-f]+ \(stack overflow: in the guard page of the main thread's stack\)", "handler", NESTED),
     ("abort_after_message", None, "crash", ITSELF, "raised by", r"abort\(\) <- abort_after_message .*"),
@@ -358,6 +361,8 @@ def handlers(python):
             name, verdict = "%s: %s" % (python.name, function), rep["verdict"]
             tap.ok(verdict["kind"] == kind and re.fullmatch(title, verdict["title"]), "%s: title" % name, verdict["title"])
             tap.ok(re.fullmatch(said, line(text, "(?:%s)" % key) or ""), "%s: what is said" % name, text[:600])
+            if function in ("recovered_asked_then_sent", "left_over_then_sent", "alarm_raises"):
+                tap.ok(not without_likely(rep), "%s: likely" % name, rep["problems"])
             if function == "watched_fault":
                 tap.equal([t.get("in_handler", "")[:7] for t in rep["threads"] if t["main"]], ["SIGSEGV"], "%s: of which thread" % name)
             target.end()
