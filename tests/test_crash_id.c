@@ -286,6 +286,7 @@ START_TEST(crash_ways)
 		build_frame(b, build_thread(b, b->interp, BUILD_IDENT(b), PID), &(struct build_frame){ .code = code, .lasti = 2 });
 		b->lwps.p[0].signo = ways[i].signo;
 		b->lwps.p[0].regs.pc = ways[i].pc;
+		b->lwps.p[0].regs.sp = build_alloc(b, 64); /* all of its stack is there, and has no signal frame */
 		struct py *py = build_py(b);
 		struct image_facts *f = image_facts_mut(py->img);
 		f->kind = IMAGE_CORE;

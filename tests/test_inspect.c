@@ -120,6 +120,44 @@ START_TEST(lost_stack)
 }
 END_TEST
 
+/* Where the stack is lost, what a handler may have passed on is too; where it is there and has no signal frame, there was none. */
+START_TEST(lost_handler)
+{
+	static const struct { int signo; bool cut, absent; const char *title; } rows[] = {
+		{ SIGABRT, false, false, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)" },
+		{ SIGABRT, true, false, "SIGABRT: the process sent it to itself; a handler may have passed on what came before: its stack is not in the file" },
+		{ SIGSEGV, true, false, "SIGSEGV: the process sent it to itself; a handler may have passed on what came before: its stack is not in the file" },
+		{ SIGSEGV, false, true, "SIGSEGV: the process sent it to itself; a handler may have passed on what came before: its stack is not in the file" },
+	};
+	__auto_type c = &rows[_i];
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, PID, 0x10107, 0x30010);
+	build_elf_reg(b, "rdi", PID);
+	build_elf_reg(b, "rsi", (uint64_t)c->signo);
+	build_elf_prpsinfo(b, PID, 1, 0, "python", "python x.py");
+	build_elf_cursig(b, c->signo);
+	build_elf_signal_from(b, c->signo, SI_TKILL, PID, 0);
+	memcpy(build_elf_memory(b, 0x10000, 0x1000, 5) + 0x100, "\xb8\x3e\0\0\0\x0f\x05", 7); /* kill */
+	if (c->absent)
+		build_elf_absent(b, 0x30000, 0x2000, 3);
+	else
+		memset(build_elf_memory(b, 0x30000, 0x2000, 3), 0, 0x2000);
+	struct blob file = build_elf_finish(b);
+	struct image *img;
+	struct err err;
+	ck_assert_int_eq(image_open_bytes(bytes_from_memory(file.p, c->cut ? build_elf_data(b) + 0x1800 : file.len, "cut.core"), &img, &err), 0);
+	struct report *r = report_new();
+	say(img, NULL, &(struct err){ .code = ERR_NOPYTHON, .msg = "found no CPython" }, r);
+	CLEANUP(cleanup_free) char *title = xasprintf(STR_FMT, STR_ARG(r->verdict.title));
+	ck_assert_str_eq(title, c->title);
+	ck_assert_int_eq(r->verdict.kind, VERDICT_CRASH);
+	ck_assert(r->verdict.likely == (c->cut || c->absent) && r->verdict.ids_likely == r->verdict.likely);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
 /*
  * A stack pointer that leads nowhere, since a frame was too large or it was overwritten: that is said of an address there.  It is no core
  * without memory where the top of the stack or a thread's own data is.
@@ -163,9 +201,11 @@ END_TEST
  * handler that has returned, and the second thread that sent the signal, or stands in a handler itself.
  */
 enum { NO_HANDLER = 99 };
+#define PASSED_ON "; a handler may have passed on what came before: "
 static const struct {
 	int signo; addr_t pc; bool returned; unsigned trap; bool second; addr_t second_pc; enum verdict_kind kind; const char *title; addr_t place; const char *sender;
 	addr_t fault; /* of the second thread, at the end of a stack of its own */
+	bool no_frame; /* native frames come from where a handler returns to, and what it interrupted is nowhere */
 } handled[] = {
 	{ SIGABRT, 0x41100, false, 14, false, 0, VERDICT_CRASH, "SIGSEGV: write to address 0x1234 (nothing is mapped there)", 0x52345, NULL },
 	{ SIGSEGV, 0x52345, true, 14, false, 0, VERDICT_CRASH, "SIGSEGV: write to address 0x1234 (nothing is mapped there)", 0x52345, NULL },
@@ -183,6 +223,7 @@ static const struct {
 	{ SIGSEGV, 0x61100, false, NO_HANDLER, true, 0x61407, VERDICT_CRASH, "SIGSEGV: the process sent it to itself", 0x61407, "it came to thread 4711" },
 	{ SIGABRT, 0x61100, false, 0, true, 0x61407, VERDICT_CRASH, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)", 0x61407, "it came to thread 4711" },
 	{ SIGSEGV, 0x61100, false, NO_HANDLER, true, 0x61507, VERDICT_CRASH, "SIGSEGV: the process sent it to itself", 0x61100, NULL },
+	{ SIGABRT, 0x61100, false, NO_HANDLER, false, 0, VERDICT_CRASH, "SIGABRT: the process sent it to itself" PASSED_ON "its signal frame is not in the file", 0x61100, NULL, .no_frame = true },
 	/* It sent it itself, while another thread was in a handler of a fault. */
 	{ SIGABRT, 0x61207, false, NO_HANDLER, true, 0x61180, VERDICT_CRASH, "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)", 0x61207, NULL },
 };
@@ -214,7 +255,7 @@ START_TEST(handlers)
 	if (there)
 		put_context(b, context, chained ? 0x61050 : 0x52345, c->returned ? SP : SP + 0x900, c->trap, 0x1234);
 	if (chained) { /* a frame pointer to the handler's return */
-		build_elf_put(b, stack + (SP - 0x30000) + 8, 8, 0x61300);
+		build_elf_put(b, stack + (SP - 0x30000) + 8, 8, there || c->no_frame ? 0x61300 : 0);
 		uint8_t *code = build_elf_memory(b, 0x61000, 0x1000, 5);
 		memset(code, 0x90, 0x1000);
 		memcpy(code + 0x300, "\x48\xc7\xc0\x0f\0\0\0\x0f\x05", 9);
@@ -231,14 +272,15 @@ START_TEST(handlers)
 	build_elf_signal_from(b, c->signo, -6, PID, 1000);
 	if (c->second) {
 		const bool to_thread = c->second_pc > 0x61400;
-		build_elf_thread(b, PID + 1, c->second_pc, 0x30800);
+		uint8_t *other = build_elf_memory(b, 0x36000, 0x2000, 3);
+		build_elf_thread(b, PID + 1, c->second_pc, 0x36800);
 		build_elf_reg(b, "rdi", PID);
 		build_elf_reg(b, "rsi", !to_thread ? (uint64_t)c->signo : c->second_pc == 0x61407 ? PID : PID + 2);
 		build_elf_reg(b, "rdx", (uint64_t)c->signo);
 		if (c->second_pc == 0x61180) {
-			build_elf_reg(b, "rbp", 0x30800);
-			build_elf_put(b, stack + 0x808, 8, 0x61300);
-			put_context(b, stack + 0x810, 0x52345, c->fault ? c->fault + 0x108 : 0x30f00, 14, c->fault ? c->fault : 0x1234);
+			build_elf_reg(b, "rbp", 0x36800);
+			build_elf_put(b, other + 0x808, 8, 0x61300);
+			put_context(b, other + 0x810, 0x52345, c->fault ? c->fault + 0x108 : 0x36f00, 14, c->fault ? c->fault : 0x1234);
 			if (c->fault)
 				memset(build_elf_memory(b, c->fault + 8, 0x2000, 3), 0, 0x2000);
 		}
@@ -250,6 +292,8 @@ START_TEST(handlers)
 	CLEANUP(cleanup_free) char *title = xasprintf(STR_FMT, STR_ARG(r->verdict.title));
 	ck_assert_str_eq(title, c->title);
 	ck_assert_int_eq(r->verdict.kind, c->kind);
+	if (strstr(c->title, PASSED_ON))
+		ck_assert(r->verdict.likely && r->verdict.ids_likely);
 	if (c->place) {
 		ck_assert_ptr_nonnull(r->verdict.location);
 		ck_assert_uint_eq(r->verdict.location->pc, c->place);
@@ -424,6 +468,7 @@ int main(void)
 	Suite *s = suite_create("inspect");
 	TCase *c = tcase_create("inspect");
 	tcase_add_loop_test(c, verdict, 0, COUNT(verdicts));
+	tcase_add_loop_test(c, lost_handler, 0, 4);
 	tcase_add_loop_test(c, lost_stack, 0, 5);
 	tcase_add_loop_test(c, astray, 0, 6);
 	tcase_add_loop_test(c, handlers, 0, COUNT(handled));

@@ -152,7 +152,7 @@ struct str abort_title(struct target *t, struct report *r, const struct report_t
 		report_problem(r, P_LIKELY, "the C library's last message was found in its variable; that it was printed by what is on the stack is not known");
 	}
 	return text.s ? str_printf(r->arena, "SIGABRT: aborted by the C library: " STR_FMT, STR_ARG(text))
-		: STR("SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)");
+		: STR(ABORT_ITSELF);
 }
 
 /* The functions that are called to end a process, or to send it a signal: the outermost one is what the chain begins with. */

@@ -50,6 +50,11 @@ int handler_led(struct target *t, const struct report_thread *th, const struct s
  * it (sends; sender > 0: that thread is known), or in a handler of a fault.  0: none.
  */
 size_t handler_elsewhere(struct target *t, struct report *r, int64_t sender, bool *sends);
+/*
+ * The process sent the signal to itself, and no handler was found: why one may yet have passed on what came before.  NULL: none did, by all
+ * of its frames, or all of its stack.
+ */
+const char *handler_unseen(struct target *t, struct report *r, const struct report_thread *th, const struct thread *native);
 /* A frame that was left behind by a handler which returned to just where th stands, and by all its registers. */
 bool handler_returned(struct image *img, const struct thread *th, struct signal_frame *ret);
 /* Is what was interrupted at pc, by th's frames, a part of raise()? */

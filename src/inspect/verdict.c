@@ -235,6 +235,21 @@ static bool sent_from_elsewhere(struct target *t, const struct report *r, const 
 	return true;
 }
 
+/* The process sent the signal to itself: may that have been a handler that is not seen, of a fault or a signal from outside?  Then the title says so. */
+static bool maybe_passed_on(struct target *t, struct report *r, const struct report_thread *th, const struct thread *native)
+{
+	const struct image_facts *f = image_facts(t->img);
+	if (!f->siginfo.known || !f->siginfo.has_sender || f->siginfo.code > 0 || f->pid < 0 || f->siginfo.pid != f->pid ||
+	    (f->siginfo.signo == SIGABRT && !str_is(r->verdict.title, ABORT_ITSELF)))
+		return false;
+	const char *why = handler_unseen(t, r, th, native);
+	if (!why)
+		return false;
+	r->verdict.title = str_printf(r->arena, STR_FMT ": the process sent it to itself; a handler may have passed on what came before: %s", STR_ARG(r->verdict.signal.name), why);
+	verdict_unsure(r, "the process sent the signal to itself; whether it did so by a handler of a fault, or of a signal from outside, only the thread's whole stack and native frames show");
+	return true;
+}
+
 /* What is said of the thread that crashed. */
 static void crashed(struct target *t, struct report *r, const struct thread *native, const struct interrupted *in)
 {
@@ -269,12 +284,13 @@ static void crashed(struct target *t, struct report *r, const struct thread *nat
 	} else if (!r->verdict.title.s || in || r->verdict.signal.sender_pid == f->pid) {
 		r->verdict.title = r->verdict.signal.number == SIGABRT ? abort_title(t, r, th, pc) : str_printf(r->arena, STR_FMT ": the process sent it to itself", STR_ARG(name));
 	}
+	const bool passed = !in && maybe_passed_on(t, r, th, native);
 	if (!(signal_is_fault(fault.signo) && fault.code > 0) && !(in && in->untold))
 		r->verdict.raised_by = abort_chain(r, th, pc);
 	r->verdict.location = innermost(th, pc, true);
 	r->verdict.native = innermost(th, pc, false);
 	called_by(r, th, pc);
-	if (!in && sent_from_elsewhere(t, r, native)) {
+	if (!in && !passed && sent_from_elsewhere(t, r, native)) {
 		r->verdict.title = str_printf(r->arena, STR_FMT ": the process sent it to itself, likely by another thread than this one", STR_ARG(name));
 		verdict_unsure(r, "the thread that the signal came to does not stand where it sends one");
 	}

@@ -89,6 +89,23 @@ def passed_on(python):
         target.end()
 
 
+def cut_off(python):
+    """The stack of what faulthandler passed on is not in the file: then it is not claimed that the process did it by itself."""
+    if python.minor == "2.7":
+        return
+    for case, signo in (("faulthandler", "SIGSEGV"), ("faulthandler-abort", "SIGABRT")):
+        target = type("Limited", (Target,), {"limit": 300 << 10})(python, "crash.py", case)
+        core, why = target.core()
+        name = "%s: %s, cut off" % (python.name, case)
+        if not core:
+            tap.skip(name, why)
+        else:
+            rep = json.loads(run([PYANALYZE, "--json", core] + (["--sysroot", python.root] if python.root else [])).stdout)
+            tap.equal((rep["verdict"]["kind"], rep["verdict"]["title"], without_likely(rep)),
+                      ("crash", signo + ": the process sent it to itself; a handler may have passed on what came before: its stack is not in the file", False), name)
+        target.end()
+
+
 def without_files(python):
     """Native frames that end in the handler: what it interrupted is the place of the crash all the same."""
     if python.minor == "2.7" or python.config.split("-")[0] != "x86_64":
@@ -368,4 +385,4 @@ def handlers(python):
             target.end()
 
 
-each_interpreter(tap, PYANALYZE, "crashes", faults, passed_on, without_files, fatal_errors, without_lock, in_libraries, languages, handlers)
+each_interpreter(tap, PYANALYZE, "crashes", faults, passed_on, cut_off, without_files, fatal_errors, without_lock, in_libraries, languages, handlers)
