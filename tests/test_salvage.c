@@ -105,6 +105,9 @@ static struct py *expect(struct some *s, struct image *img, unsigned mask, bool 
 	int rc = py_open(img, NULL, NULL, s->b->arena, &py, &err);
 	MUST(rc == 0, "%s: %s: %s", s->b->layout.name, err.msg, err.why);
 	MUST(py->salvaged && !strcmp(py->found_by, "salvage") && !py->runtime, "%s: found by %s", s->b->layout.name, py->found_by);
+	struct py *none = NULL; /* named by an address it is not: there is none to say */
+	rc = py_open(img, NULL, &(struct py_options){ .only_runtime = 0x1000 }, s->b->arena, &none, &err);
+	MUST(rc == ERR_NOPYTHON && !none && str_starts(str_of(err.why), "without it thread states of Python "), "%s: %d: %s", s->b->layout.name, rc, err.why);
 	struct walk w = py_interps(py);
 	struct py_interp in;
 	unsigned seen = 0, n = 0;

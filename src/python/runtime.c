@@ -508,10 +508,13 @@ static int none_there(const struct opening *o, const struct py_options *opt, str
 	all.version_seen = NULL;
 	if (py_open(o->img, o->mods, &all, o->arena, &py, NULL) < 0)
 		py = NULL;
-	for (; py && n < NAMED; py = py->other, n++)
+	const bool salvaged = py && py->salvaged; /* there is no runtime whose address could be named */
+	for (; py && !salvaged && n < NAMED; py = py->other, n++)
 		sb_printf(&b, "%s0x%llx (Python %s)", n ? ", " : "", (unsigned long long)(py->runtime ? py->runtime : py->interp_head), py->version_text);
 	err_set(err, ERR_NOPYTHON, "no Python%s is at 0x%llx", best->stage > PROOF_NOTHING ? " that can be read" : "", (unsigned long long)opt->only_runtime);
-	if (n)
+	if (salvaged)
+		err_why(err, "without it thread states of Python %s are found", py->version_text);
+	else if (n)
 		err_why(err, "those found: %.*s%s", (int)b.len, b.s, py ? " and more" : "");
 	else
 		err_why(err, "none is found elsewhere either");
