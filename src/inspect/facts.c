@@ -279,7 +279,7 @@ static void module_facts(struct target *t, struct report *r)
 		[SYMBOLS_MINI] = "mini" };
 	const struct module *mods;
 	size_t n = modules_list(t->mods, &mods);
-	struct names missing = { 0 }, unproven = { 0 }, unverified = { 0 };
+	struct names missing = { 0 }, denied = { 0 }, unproven = { 0 }, unverified = { 0 };
 	for (size_t i = 0; i < n; i++) {
 		const struct module *m = &mods[i];
 		struct report_module *out = vec_push(&r->modules);
@@ -311,6 +311,8 @@ static void module_facts(struct target *t, struct report *r)
 			;
 		else if (m->unproven)
 			names_add(&unproven, str_base(out->path));
+		else if (m->denied)
+			names_add(&denied, str_from_bytes(r->arena, m->denied, strlen(m->denied)));
 		else if (m->exe)
 			report_problem(r, P_EXE_MISSING, str_c(r->arena, out->path));
 		else
@@ -319,6 +321,9 @@ static void module_facts(struct target *t, struct report *r)
 	const char *text = names_text(&missing, r->arena);
 	if (missing.n)
 		report_problem(r, P_MODULE_MISSING, missing.n, text);
+	text = names_text(&denied, r->arena);
+	if (denied.n)
+		report_problem(r, P_MODULE_DENIED, denied.n, text);
 	text = names_text(&unproven, r->arena);
 	if (unproven.n)
 		report_problem(r, P_MODULE_UNPROVEN, unproven.n, text);

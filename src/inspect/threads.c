@@ -19,6 +19,7 @@ struct code_entry {
 	addr_t addr;
 	int rc;
 	bool no_source; /* it has a file whose text could not be had */
+	bool denied;    /* whose reading was not permitted */
 	bool changed;   /* ... whose text is newer than the process */
 	struct py_code code;
 	UT_hash_handle hh;
@@ -156,9 +157,10 @@ static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f,
 	if (rc == 0)
 		out->at = (struct report_position){ at.line, at.end_line, at.col, at.end_col };
 	if (out->at.line > 0 && code->file.len && code->file.s[0] != '<' &&
-	    opener_line(modules_opener(c->t->mods), c->r->arena, code->file, (unsigned)out->at.line, &out->source) < 0) {
+	    (rc = opener_line(modules_opener(c->t->mods), c->r->arena, code->file, (unsigned)out->at.line, &out->source)) < 0) {
 		out->source = (struct str){ 0 };
 		entry->no_source = true;
+		entry->denied = rc == ERR_PERM;
 	}
 	int64_t written;
 	if (out->source.s && c->newest && !entry->changed && opener_source_time(modules_opener(c->t->mods), code->file, &written) == 0)
@@ -702,8 +704,10 @@ static void native_threads(struct collect *c)
 /* Of what kinds the names of files are: what helps differs. */
 enum { NAME_ABSOLUTE = 1, NAME_RELATIVE = 2, NAME_UNREAD = 4 /* has no suffix of a source */ };
 
-/* Files whose source is newer, or missing, each once: how many, the first names as text, and their kinds. */
-static size_t files_of(struct collect *c, bool changed, const char **names, unsigned *kinds)
+enum what_of { NEWER, MISSING, DENIED };
+
+/* Files whose source is that, each once: how many, the first names as text, and their kinds. */
+static size_t files_of(struct collect *c, enum what_of what, const char **names, unsigned *kinds)
 {
 	*kinds = 0;
 	struct seen { struct str file; UT_hash_handle hh; } *seen = NULL, *s;
@@ -711,7 +715,7 @@ static size_t files_of(struct collect *c, bool changed, const char **names, unsi
 	struct sb text = { 0 };
 	size_t n = 0;
 	HASH_ITER(hh, c->codes, e, next) {
-		if (!(changed ? e->changed : e->no_source))
+		if (!(what == NEWER ? e->changed : e->no_source && e->denied == (what == DENIED)))
 			continue;
 		HASH_FIND(hh, seen, e->code.file.s, e->code.file.len, s);
 		if (s)
@@ -738,16 +742,19 @@ static void source_problems(struct collect *c)
 {
 	const char *names;
 	unsigned kinds;
-	size_t n = files_of(c, true, &names, &kinds);
+	size_t n = files_of(c, NEWER, &names, &kinds);
 	if (n)
 		report_problem(c->r, P_SOURCE_CHANGED, image_facts(c->t->img)->start_ns ? "the process" : "the core", n, names, kinds & NAME_RELATIVE ? "; .=NEW for relative names" : "");
-	n = files_of(c, false, &names, &kinds);
+	n = files_of(c, MISSING, &names, &kinds);
 	if (n)
 		report_problem(c->r, P_SOURCE_MISSING, n, names,
 			       kinds & NAME_ABSOLUTE ? "--source-map OLD=NEW, or --sysroot DIR" : "",
 			       kinds & NAME_RELATIVE ? kinds & NAME_ABSOLUTE ? "; --source-map .=DIR for relative names" : "--source-map .=DIR, with the folder that has them" : "",
 			       !(kinds & NAME_UNREAD) ? "" : kinds == NAME_UNREAD ? "nothing: only names that end in .py and the like are read"
 				       : "; nothing for names that do not end in .py or the like");
+	n = files_of(c, DENIED, &names, &kinds);
+	if (n)
+		report_problem(c->r, P_SOURCE_DENIED, n, names);
 	folders_doubt(c->t, c->r);
 }
 

@@ -489,12 +489,14 @@ static void find_file(struct mod *m)
 			break;
 		if (fd >= 0)
 			try_file(m, &c, fd);
+		else if (fd == ERR_PERM && !m->pub.denied)
+			m->pub.denied = c.path;
 	}
 	/* The interpreter's are needed before any stack is known. */
 	if (m->pub.exe || looks_like_python(m->pub.path))
 		fetch_exe(m);
 	if (m->pub.file)
-		m->pub.unproven = NULL;
+		m->pub.unproven = m->pub.denied = NULL;
 	if (m->pub.file && !m->pub.disk_named) { /* else the user named another one: that is still to be said */
 		m->pub.disk_path = NULL;
 		m->pub.disk_build_id = (struct blob){ 0 };

@@ -14,6 +14,7 @@ struct module {
 	struct blob disk_build_id;/* of disk_path; len 0: it has none */
 	bool disk_named;          /* disk_path is one that the user named (-e, --lib-path) */
 	const char *unproven;     /* one at the path while memory has no build-id to compare: not used, -e or --lib-path would; else NULL */
+	const char *denied;       /* one whose reading was not permitted, where none is used; else NULL */
 	const char *debug_file;   /* its separate debug file that is used; NULL if none */
 	const char *debug_refused;/* one that is there for it but has another build-id; NULL if none, or if a better one was found */
 	struct blob debug_refused_id;

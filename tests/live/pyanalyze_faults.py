@@ -274,6 +274,7 @@ def with_python(folder):
         tap.ok(len(messages(rep, "PZ205")) == 1 and script in messages(rep, "PZ205")[0], "a source that is newer is said", rep["problems"])
         os.utime(script, (os.path.getmtime(core) - 100,) * 2)
 
+        denied(core, script, program)
         os.unlink(program)
         rep, done = analyze(core)
         tap.equal((done.returncode, names_and_stacks(rep)), (0, want), "missing executable: the same stacks")
@@ -370,6 +371,26 @@ def with_python(folder):
         tap.ok(b"\x1b[" in colored and b"\x1b" not in plain and re.sub(rb"\x1b\[[0-9;]*m", b"", colored) == plain, "colour changes nothing but colour")
     finally:
         target.end()
+
+
+def denied(core, script, program):
+    """Files that may not be read are not said to be missing."""
+    public, mode = tempfile.mkdtemp(prefix="pysnap-faults-"), os.stat(program).st_mode
+    try:
+        os.chmod(public, 0o755)
+        tool, copy, source = shutil.copy(PYANALYZE, public), shutil.copy(core, public), shutil.copy(script, public)
+        os.chmod(copy, 0o644)
+        os.chmod(source, 0)
+        os.chmod(program, 0)
+        other = (lambda: (os.setgroups([]), os.setgid(65534), os.setuid(65534))) if os.geteuid() == 0 else None
+        rep = json.loads(run([tool, "--json", "--source-map", "%s=%s" % (script, source), "--source-map", "/=/nonexistent/", copy], preexec_fn=other).stdout)
+        tap.equal(messages(rep, "PZ215"), ["source files that may not be read (1): %s" % script], "a source that may not be read")
+        said = messages(rep, "PZ216") # more, where the interpreter is the user's own
+        tap.ok(len(said) == 1 and re.match(r"mapped files that may not be read \(\d+\): ", said[0]) and program in said[0], "a program that may not be read", rep["problems"])
+        tap.ok(not any(script in m or program in m for c in ("PZ201", "PZ203", "PZ204") for m in messages(rep, c)), "what may not be read is not missing", rep["problems"])
+    finally:
+        os.chmod(program, mode)
+        shutil.rmtree(public)
 
 
 def private(folder, core):
