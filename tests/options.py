@@ -146,6 +146,10 @@ check('--show: a word it does not know', '--show knows no "thread"\n  try: --sho
 check('--show=-native: no native frame', not any(f['lang'] == 'c' for f in json.loads(run('--json', '--show=-native'))['frames']))
 check('-n after --show=-native: native frames again', json.loads(run('--json', '--show=-native', '-n')) == json.loads(run('--json', '-n')))
 
+check('--show=-native after -n: none again', run('-n', '--show=-native') == run('--show=-native') and json.loads(run('--json', '-n', '--show=-native')) == json.loads(run('--json', '--show=-native')))
+check('--show of other parts after -n: only those', run('-n', '--show=verdict,threads') == run('--show=verdict,threads'))
+check('--json and --format: the last one', run('--format=text', '--json') == run('--json') and run('--json', '--format=text') == plain)
+check('--python-version of the same minor version: it is what it says', run('--python-version=3.12.7') == plain and run('--python-version=3.12') == plain)
 check('--show: a list of nothing', all('--show names nothing\n  try: --show=' in run(f'--show={x}', code=2) for x in ('', ',', ',,')))
 
 # a name as it is shown, where it has what cannot be
@@ -270,7 +274,7 @@ for part, n_broken, want in ((0.42, 5, {'PZ101', 'PZ305', 'PZ401', 'PZ406', 'PZ4
     check(f'{name}: copy it or take it again', again == want, problems)
     check(f'{name}: nothing of crashes', not any('ulimit' in p['hint'] or 'crash' in p['hint'] or 'coredump' in p['hint'] for p in problems), problems)
     limits = text.split('\nLimits of this report')[1]
-    broken = ['  ' + p['message'] for p in problems if p['code'] == 'PZ401']
+    broken = ['  ' + p['message'] + ' [PZ401]' for p in problems if p['code'] == 'PZ401']
     check(f'{name}: many of one kind in one line', folded.split('\nLimits of this report')[1].count('older frames are unknown') == (n_broken if n_broken <= 3 else 1) and
           (f'    and {n_broken - 1} more like this (-v and --json list them)\n' in folded) == (n_broken > 3), folded)
     check(f'{name}: what several need is said once', len(broken) == n_broken == limits.count('older frames are unknown') and

@@ -544,6 +544,7 @@ START_TEST(all_of_many)
 			ck_assert_msg((strstr(s, limit) != NULL) == (all || i == 0), "%d: %s", i, s);
 		}
 		ck_assert_int_eq(strstr(s, "and 8 more like this") != NULL, !all);
+		ck_assert_int_eq(strstr(s, "\n  thread 20008: frame 0x10 is not in the capture; older frames are unknown, 0 known [PZ401]\n") != NULL, all);
 		ck_assert_ptr_nonnull(strstr(s, "try: copy it again"));
 		free(s);
 		report_free(r);

@@ -198,6 +198,7 @@ static int show(struct wish *w, const struct cli *c, const char *list)
 	if (!any)
 		return cli_usage(c, "--show=verdict,threads,native,modules", "--show names nothing");
 	w->show = shown;
+	w->render.native &= (shown & SHOW_NATIVE) != 0;
 	return 0;
 }
 

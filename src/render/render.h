@@ -13,7 +13,7 @@ struct render_options {
 	bool compact;             /* JSON: a report a line (several inputs) */
 	bool native;              /* every native frame; else the interpreter's plumbing is folded, and no part of graphs */
 	bool newest_first;        /* text: stacks the other way round */
-	bool all_names;           /* text: every thread of those with one stack, every limit, the whole command line; else of many the first and the last */
+	bool all_names;           /* text: every thread of those with one stack, every limit and its code, the whole command line; else of many the first and the last */
 	bool no_verdict, no_threads, modules; /* text: without these parts, with that one */
 };
 struct renderer {

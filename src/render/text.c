@@ -560,7 +560,11 @@ static void limits(struct text *t)
 			told[p->id] = true;
 			sb_printf(&t->b, "  ");
 			text_color(t, severity == SEVERITY_ERROR ? BOLD_RED : severity == SEVERITY_WARNING ? YELLOW : "");
-			wrapped(t, p->message, 2, 4);
+			CLEANUP(cleanup_sb) struct sb coded = { 0 };
+			sb_str(&coded, p->message);
+			if (t->opt->all_names && p->code)
+				sb_printf(&coded, " [%s]", p->code);
+			wrapped(t, sb_view(&coded), 2, 4);
 			text_color(t, severity == SEVERITY_INFO ? "" : RESET);
 			struct str line;
 			for (struct str rest = p->details; t->opt->all_names && str_line(&rest, &line);) {
