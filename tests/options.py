@@ -147,6 +147,8 @@ check('--show=-native: no native frame', not any(f['lang'] == 'c' for f in json.
 check('-n after --show=-native: native frames again', json.loads(run('--json', '--show=-native', '-n')) == json.loads(run('--json', '-n')))
 
 check('--show=-native after -n: none again', run('-n', '--show=-native') == run('--show=-native') and json.loads(run('--json', '-n', '--show=-native')) == json.loads(run('--json', '--show=-native')))
+check('--show in JSON: only whether there are frames of C', all(json.loads(run('--json', '--show=verdict'))[k] == json.loads(run('--json', '--show=-native'))[k] for k in ('threads', 'frames', 'modules')) and
+      json.loads(run('--json', '--show=native,modules')) == rep)
 check('--show of other parts after -n: only those', run('-n', '--show=verdict,threads') == run('--show=verdict,threads'))
 check('--json and --format: the last one', run('--format=text', '--json') == run('--json') and run('--json', '--format=text') == plain)
 check('--python-version of the same minor version: it is what it says', run('--python-version=3.12.7') == plain and run('--python-version=3.12') == plain)
