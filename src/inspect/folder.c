@@ -40,6 +40,8 @@ static void folders_of(struct target *t, struct str ret[OPENER_FOLDERS])
 void folders_open(struct target *t)
 {
 	struct str folders[OPENER_FOLDERS];
+	if (!opener_wants_folders(modules_opener(t->mods)))
+		return;
 	folders_of(t, folders);
 	opener_folders(modules_opener(t->mods), folders);
 }

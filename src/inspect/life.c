@@ -254,9 +254,9 @@ static struct str parent_words(struct arena *a, const struct image_facts *f, int
 
 /*
  * fork() did not make it, but its only thread is known to Python by the parent's number: vfork and clone run none of Python's hooks.
- * `number` is threading's main thread's; a thread state has that of the thread that called (3.11 on).
+ * threading's main thread has one; a thread state has that of the thread that called (3.11 on).
  */
-static void made_otherwise(struct target *t, struct report *r, const struct report_thread *th, int64_t number)
+static void made_otherwise(struct target *t, struct report *r, const struct report_thread *th)
 {
 	const struct image_facts *f = image_facts(t->img);
 	const struct thread *native;
@@ -264,6 +264,7 @@ static void made_otherwise(struct target *t, struct report *r, const struct repo
 	if (!t->py || f->ppid <= 0 || f->pid <= 0 || (f->ns_pid > 0 ? f->ns_pid != f->pid : f->kind == IMAGE_SNAPSHOT) ||
 	    image_threads(t->img, &native) != 1 || native[0].tid == f->ppid)
 		return;
+	const int64_t number = number_of_main_thread(t->py, t->py->interp_head);
 	if (number == f->ppid)
 		say(r, str_printf(r->arena, "likely in a child that pid %" PRId64 " made by vfork or clone", f->ppid));
 	else if (th->state && HAS(t->py, PyThread, native_thread_id) && READ(t->py, th->state, PyThread, native_thread_id, &own) == 0 && own == (uint64_t)f->ppid)
@@ -283,11 +284,11 @@ void life_forked(struct target *t, struct report *r, const struct report_thread 
 	for (size_t i = 0; i < n && !main; i++)
 		if (native[i].tid == f->pid)
 			main = &native[i];
-	const int64_t number = py ? number_of_main_thread(py, py->interp_head) : -1;
 	if (generation == 0) { /* whatever looks like it: it was not */
-		made_otherwise(t, r, th, number);
+		made_otherwise(t, r, th);
 		return;
 	}
+	const int64_t number = py ? number_of_main_thread(py, py->interp_head) : -1;
 	const bool own = number > 0 && (number == f->pid || number == f->ns_pid);
 	/* It is the one that multiprocessing forked, and none that this has forked: by its one fork, its parent, or what _bootstrap noted. */
 	if (py && launched(r, f->pid) && by_multiprocessing(py, py->interp_head, r->arena, &name, &parent) && (number < 0 || own) &&

@@ -82,6 +82,7 @@ struct collect {
 	uint64_t names_unread;  /* in threading's list; UINT64_MAX: how many is not known */
 	uint64_t walked;        /* frames, shims too */
 	bool in_threading;      /* code of threading.py runs */
+	bool folders;           /* a file has a relative name */
 	int64_t newest;         /* sources written later than this may not be what ran; 0: not known */
 };
 
@@ -156,6 +157,10 @@ static struct frame_entry *frame_of(struct collect *c, const struct py_frame *f,
 	c->in_threading |= str_is(str_base(code->file), "threading.py");
 	if (rc == 0)
 		out->at = (struct report_position){ at.line, at.end_line, at.col, at.end_col };
+	if (code->file.len && code->file.s[0] != '/' && code->file.s[0] != '<' && !c->folders) { /* only they need the process's environment to be read */
+		folders_open(c->t);
+		c->folders = true;
+	}
 	if (out->at.line > 0 && code->file.len && code->file.s[0] != '<' &&
 	    (rc = opener_line(modules_opener(c->t->mods), c->r->arena, code->file, (unsigned)out->at.line, &out->source)) < 0) {
 		out->source = (struct str){ 0 };
@@ -773,7 +778,6 @@ static int run(struct target *t, const struct limits *lim, struct report *r)
 		HASH_ADD(hh, c.tids, tid, sizeof e->tid, e);
 	}
 	c.natives = natives_new(t, r);
-	folders_open(t);
 	if (t->py)
 		python_threads(&c);
 	native_threads(&c);

@@ -491,6 +491,11 @@ static bool map_source(struct opener *o, struct str path, struct str *ret)
 	return false;
 }
 
+bool opener_wants_folders(const struct opener *o)
+{
+	return !o->where.no_files;
+}
+
 void opener_folders(struct opener *o, const struct str folders[OPENER_FOLDERS])
 {
 	for (size_t i = 0; i < OPENER_FOLDERS; i++)

@@ -64,6 +64,7 @@ int opener_again(struct opener *o, const struct candidate *c) MUST_CHECK;
 /* The process's folders, which sources with a relative name are beneath where no source map says otherwise: the first that has it; one that is
  * not absolute is none. */
 enum { OPENER_FOLDERS = 2 };
+bool opener_wants_folders(const struct opener *o);       /* no: no files are looked for */
 void opener_folders(struct opener *o, const struct str folders[OPENER_FOLDERS]);
 unsigned opener_folders_used(const struct opener *o);    /* 1 << i: a source has been found beneath folders[i] */
 bool opener_is_source(struct str path);                  /* has it a suffix that sources must have? */
