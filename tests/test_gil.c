@@ -33,6 +33,11 @@ static const struct { const char *stack; unsigned how; int said; } cases[] = {
 	{ "c:memcpy i:PyBytes_FromString x:f py", STATE | FREE, 2 },
 	{ "+x:copy c:memcpy i:PyBytes_FromString x:f py", STATE | FREE, 2 },
 	{ "c:abort x:f i:PyBytes_FromString py", STATE | FREE, 1 },
+	/* The interpreter noticed it itself. */
+	{ "c:raise c:abort i:Py_FatalError i:PyThreadState_Get i:PyErr_Restore x:f py", STATE | FREE, 2 },
+	{ "c:abort i:fatal_error_exit i:_Py_FatalErrorFunc i:_PyThreadState_Get i:PyErr_Clear x:f", FREE, 3 },
+	{ "c:abort i:Py_FatalError i:PyThreadState_Get x:f py", STATE | FREE, 1 },
+	{ "c:abort x:Py_FatalError i:PyErr_Restore x:f py", STATE | FREE, 1 },
 	/* It holds it, or that is not known. */
 	{ "i:PyDict_GetItem x:f py", STATE | HOLDS | HELD, 0 },
 	{ "i:PyDict_GetItem x:f py", STATE | HELD_BY_IT, 0 },

@@ -38,13 +38,20 @@ static bool is_libc(struct str module)
 	return module_run_time(str_base(module)) == RUN_TIME_LIBC;
 }
 
-/* The function of the interpreter that a crash at pc was in, itself or in the C library for it; NULL: in none, or that is not known. */
+/* What asks for the thread state of who holds the lock, and ends the process where nobody does (Python/pystate.c, PyThreadState_Get). */
+static bool is_check(const struct report_frame *f, struct str interpreter)
+{
+	static const char *const names[] = { "PyThreadState_Get", "_PyThreadState_Get", "Py_FatalError", "_Py_FatalError", "fatal_error" };
+	return str_eq(f->module, interpreter) && begins(str_function(f->function), names, sizeof names / sizeof *names);
+}
+
+/* The function of the interpreter that a crash at pc was in, itself or in the C library or that check for it; NULL: in none, or that is not known. */
 static const struct report_frame *crashed_in(const struct report *r, const struct report_thread *th, addr_t pc, struct str interpreter)
 {
 	const struct report_frame *f = r->verdict.callee ? r->verdict.callee : r->verdict.caller;
 	struct inward w = inward_from(th, pc);
 	if (!f)
-		for (unsigned i = 0; i < LIBC && (f = inward_next(&w)) && !f->python && (f->inlined || is_libc(f->module)); i++)
+		for (unsigned i = 0; i < LIBC && (f = inward_next(&w)) && !f->python && (f->inlined || is_libc(f->module) || is_check(f, interpreter)); i++)
 			;
 	return f && !f->python && !f->likely && f->module.len && str_eq(f->module, interpreter) ? f : NULL;
 }
