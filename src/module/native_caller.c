@@ -1,6 +1,8 @@
 /* The next caller of a thread that libdw has found no way on from. */
 #include "module/native_caller.h"
 
+#include <string.h>
+
 #include <elf.h>
 #include <elfutils/libdw.h>
 
@@ -176,6 +178,17 @@ static void drop_pointers(struct unwind *u, addr_t at)
 	u->n_pointers = n;
 }
 
+/* The last frame's frame pointer, which one that makes none mostly leaves alone, is asked before what lies on the stack. */
+static void own_pointer_first(struct unwind *u, addr_t at)
+{
+	add_pointer(u, at, u->last_fp);
+	const size_t n = u->n_pointers;
+	if (!n || u->pointer[n - 1] != u->last_fp)
+		return;
+	memmove(u->pointer + 1, u->pointer, (n - 1) * sizeof *u->pointer);
+	u->pointer[0] = u->last_fp;
+}
+
 /* Does the call lead to another function than the last frame's?  One that ended in a jump to that looks so too. */
 static bool calls_another(struct unwind *u, addr_t word, addr_t callee)
 {
@@ -212,7 +225,7 @@ static bool by_call(struct unwind *u)
 		if (!guess_call_target(&u->guess, word, &target) || (target != start && (!guess_stub_target(&u->guess, target, &target) || target != start)))
 			continue;
 		drop_pointers(u, at);
-		add_pointer(u, at, u->last_fp); /* which it may have left alone */
+		own_pointer_first(u, at);
 		const struct regs from = u->from;
 		if (goes_on(u, word, at))
 			return true;
