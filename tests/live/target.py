@@ -131,9 +131,23 @@ class Target:
                     return kept, ""
         return None, "no core was written"
 
+    def left(self):
+        """What it started and left: of its group, and in its folder, since the number of an ended process may be another's by now."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/stat" % pid) as f:
+                    group = int(f.read().rpartition(")")[2].split()[2])
+                if group == self.pid and os.readlink("/proc/%s/cwd" % pid).startswith(self.top):
+                    yield int(pid)
+            except OSError:
+                pass
+
     def end(self):
         try:
-            os.killpg(self.pid, signal.SIGKILL)
+            if self.process.poll() is None: # the number is its own until it is waited for
+                os.killpg(self.pid, signal.SIGKILL)
+            for pid in list(self.left()):
+                os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
         self.process.wait()
