@@ -92,6 +92,18 @@ int cli_write_code(int e)
 	return e == EACCES || e == EPERM || e == EROFS ? ERR_PERM : ERR_IO;
 }
 
+char *cli_folder_of(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+	return slash ? slash == name ? xstrdup("/") : strndup(name, (size_t)(slash - name)) : xstrdup(".");
+}
+
+char *cli_folder_missing(const char *name, int e)
+{
+	CLEANUP(cleanup_free) char *folder = cli_folder_of(name);
+	return e == ENOENT && access(folder, F_OK) < 0 && errno == ENOENT ? xstrdup(folder) : NULL;
+}
+
 int cli_error(const struct cli *c, const struct err *err)
 {
 	print_err(c, "", "\033[1;31m", err);

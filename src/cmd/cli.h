@@ -65,6 +65,8 @@ void cli_note_err(const struct cli *c, const struct err *err);        /* the cau
 void cli_say(const struct cli *c, const char *fmt, ...) PRINTF(2, 3); /* one line without a prefix, not with -q */
 int cli_exit_code(const struct cli *c, int code);                     /* ERR_* -> exit code */
 int cli_write_code(int e);                                            /* errno of a file that cannot be written -> ERR_PERM or ERR_IO */
+char *cli_folder_of(const char *name);                               /* the folder of a file of that name; allocated */
+char *cli_folder_missing(const char *name, int e);                   /* if it could not be made (errno e) because that is not there: it; allocated, or NULL */
 
 /* A whole number in lo..hi as an option's value; false after a usage message was printed (return EXIT_USAGE). */
 bool cli_number(const struct cli *c, const char *option, const char *value, uint64_t lo, uint64_t hi, uint64_t *ret);

@@ -17,18 +17,12 @@
 
 enum { TRIES = 100 };
 
-static char *folder_of(const char *name)
-{
-	const char *slash = strrchr(name, '/');
-	return slash ? slash == name ? xstrdup("/") : strndup(name, (size_t)(slash - name)) : xstrdup(".");
-}
-
 static int cannot_write(const char *name, struct err *err)
 {
 	int e = errno;
 	err_set(err, cli_write_code(e), "cannot write %s: %s", name, strerror(e));
-	CLEANUP(cleanup_free) char *folder = folder_of(name);
-	if (e == ENOENT && access(folder, F_OK) < 0 && errno == ENOENT)
+	CLEANUP(cleanup_free) char *folder = cli_folder_missing(name, e);
+	if (folder)
 		err_hint(err, "mkdir -p %s, or -o FILE somewhere else", folder);
 	else if (e == EMFILE)
 		err_hint(err, "ulimit -n 1024");
@@ -63,7 +57,7 @@ static int refuse_link(const struct output *o, struct err *err)
 	char to[1024];
 	ssize_t n = readlink(o->name, to, sizeof to - 1);
 	to[n < 0 ? 0 : n] = 0;
-	CLEANUP(cleanup_free) char *folder = folder_of(o->name);
+	CLEANUP(cleanup_free) char *folder = cli_folder_of(o->name);
 	bool beside = to[0] != '/' && strcmp(folder, ".") != 0;
 	refuse(err, "", "%s is a symbolic link to %s", o->name, to);
 	return err_hint(err, "-o %s%s%s%s", beside ? folder : "", beside ? "/" : "", to, o->force ? " -f" : "");
@@ -269,7 +263,7 @@ int output_commit(struct output *o, struct err *err)
 		return cannot_write(o->name, err);
 	free(o->part);
 	o->part = NULL;
-	CLEANUP(cleanup_free) char *folder = folder_of(o->name);
+	CLEANUP(cleanup_free) char *folder = cli_folder_of(o->name);
 	CLEANUP(cleanup_fd) int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir >= 0)
 		fsync(dir);
@@ -281,7 +275,7 @@ int output_failed(const struct output *o, int e, uint64_t written, struct err *e
 	char size[STR_SIZE];
 	str_size(written, size);
 	bool file = o->kind == OUTPUT_FILE;
-	CLEANUP(cleanup_free) char *folder = folder_of(o->name);
+	CLEANUP(cleanup_free) char *folder = cli_folder_of(o->name);
 	const char *end = file ? "the process was resumed, the partial file removed" : "the process was resumed";
 	struct rlimit lim;
 	switch (e) {

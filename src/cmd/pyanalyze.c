@@ -427,7 +427,8 @@ static int draw_to(const struct job *j, const char *path)
 		const int e = errno;
 		leave_ends(old);
 		err_set(&err, cli_write_code(e), "cannot write '%s': %s", path, strerror(e));
-		err_hint(&err, "another -o");
+		CLEANUP(cleanup_free) char *folder = cli_folder_missing(path, e);
+		folder ? err_hint(&err, "mkdir -p '%s'", folder) : err_hint(&err, "another -o");
 		return cli_error(j->c, &err);
 	}
 	int rc = draw(j, out, false);
@@ -562,9 +563,12 @@ static int write_reports(const struct cli *c, struct wish *w, struct report *r, 
 			rc = draw_folder(&j, to, stem, several);
 		} else {
 			struct job one = j;
+			struct err unlike = { 0 };
 			const struct renderer *by_name = renderer_for_file(to);
 			if (by_name)
 				one.renderer = by_name;
+			else if (!w->format && earlier_check(to, &unlike) < 0)
+				return cli_error(c, &unlike); /* that no format makes good */
 			else if (!w->format)
 				return cli_usage(c, "--format=text, or a name that ends in .txt, .json or .svg", "\"%s\" does not say which format", to);
 			rc = draw_file(&one, to);

@@ -334,7 +334,9 @@ def with_python(folder):
                 tap.equal(names_and_stacks(rep), want, "snapshot cut to 99 %: all stacks")
 
         missing = os.path.join(folder, "none", "x.json")
-        says("no folder for the report", ["-o", missing, core], 1, "pyanalyze: cannot write '%s': No such file or directory\n  try: {}" % missing)
+        says("no folder for the report", ["-o", missing, core], 1, "pyanalyze: cannot write '%s': No such file or directory\n  try: mkdir -p '%s'" % (missing, os.path.dirname(missing)))
+        says("a folder that takes no report", ["-o", "/proc/x.json", core], 1, "pyanalyze: cannot write '/proc/x.json': No such file or directory\n  try: another -o")
+        says("a snapshot as output", ["-o", snap, core], 1, "pyanalyze: '%s' is a core, a snapshot or compressed, which no report replaces\n  try: another -o" % snap)
         out = os.path.join(folder, "x.json")
         with open(out, "w") as f:
             f.write('{"schema": "pysnap.report/1", "old": 1}')
