@@ -647,6 +647,30 @@ START_TEST(details)
 }
 END_TEST
 
+/* The module at fault: why it and no other, as far as there is an interpreter. */
+START_TEST(culprit)
+{
+	static const struct { bool python, likely; const char *want; } words[] = {
+		{ true, false, "  module     /x/ext.so   (likely at fault: the innermost that is neither libc nor the interpreter)\n" },
+		{ true, true, "  module     /x/ext.so   (likely at fault: likely the innermost that is neither libc nor the interpreter)\n" },
+		{ false, false, "  module     /x/ext.so   (likely at fault: the innermost that is not libc)\n" },
+	};
+	for (size_t i = 0; i < COUNT(words); i++) {
+		const struct built_report *b = built_reports;
+		while (strcmp(b->name, "crash") != 0)
+			b++;
+		struct report *r = b->build();
+		r->verdict.culprit = STR("/x/ext.so");
+		r->verdict.culprit_likely = words[i].likely;
+		r->python.found = words[i].python;
+		char *s = rendered(r, "text", (size_t)-1, &plain, NULL);
+		ck_assert_msg(strstr(s, words[i].want) != NULL, "%s", s);
+		free(s);
+		report_free(r);
+	}
+}
+END_TEST
+
 /* Columns, whatever takes none. */
 START_TEST(clip)
 {
@@ -700,6 +724,7 @@ int main(void)
 	tcase_add_test(c, all_of_many);
 	tcase_add_test(c, command_line);
 	tcase_add_test(c, details);
+	tcase_add_test(c, culprit);
 	tcase_add_test(c, width_of_limits);
 	tcase_add_test(c, same_as_far_as_known);
 	tcase_add_test(c, failing_output);

@@ -207,7 +207,8 @@ static void verdict(struct text *t)
 	if (r->verdict.culprit.len) {
 		key(t, "module");
 		sb_safe(&t->b, r->verdict.culprit);
-		sb_printf(&t->b, "   (%sthe first above libc and the interpreter)\n", r->verdict.culprit_likely ? "likely " : "");
+		sb_printf(&t->b, "   (likely at fault: %sthe innermost that is %s)\n", r->verdict.culprit_likely ? "likely " : "",
+			  r->python.found || r->python.unread ? "neither libc nor the interpreter" : "not libc");
 	}
 	exceptions(t);
 	notes(t, false);
