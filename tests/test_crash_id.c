@@ -212,6 +212,8 @@ static const struct {
 	{ { "main /a.py", "f /a.py", "enter" }, { "walk", "stroll" }, 300, { 0 }, 11, 14 },
 	{ { "main /a.py", "f /a.py", "enter" }, { "walk", "visit" }, 3, { 0 }, 11, -1 },
 	{ { "main /a.py", "g /a.py", "enter" }, { "walk", "visit" }, 300, { 0 }, 16, 16 },
+	{ { "main /a.py" }, { "f /a.py", "call" }, 100, { 0 }, 11, -1 }, /* C's by turns with Python's: as where another is innermost */
+	{ { "main /a.py" }, { "f /a.py", "call" }, 100, { "f /a.py" }, 11, -1 },
 };
 
 static void overflow_ids(size_t row, char group[32], char detail[32])

@@ -132,6 +132,22 @@ const char *abort_sanitizer(const struct report_thread *th, addr_t pc)
 
 /* ---- what is said */
 
+/* Does the thread stand in what sends a signal, which abort() did not call? */
+static bool sent_otherwise(const struct report_thread *th, addr_t pc)
+{
+	struct inward w = inward_from(th, pc);
+	const struct report_frame *f;
+	bool sends = false;
+	while ((f = inward_next(&w)) && !f->python && (f->inlined || abort_raises(f->function))) {
+		const struct str name = str_function(f->function);
+		if (f->likely || str_is(name, "abort") || str_is(name, "__GI_abort"))
+			return false;
+		sends |= !f->inlined;
+	}
+	/* The next one is known, and is none that may be abort() without its name. */
+	return sends && f && (f->python || (f->function.len && f->function.s[0] != '<'));
+}
+
 struct str abort_title(struct target *t, struct report *r, const struct report_thread *th, addr_t pc)
 {
 	const struct native_view s = native_view_of(t, th, pc);
@@ -152,7 +168,7 @@ struct str abort_title(struct target *t, struct report *r, const struct report_t
 		report_problem(r, P_LIKELY, "the C library's last message was found in its variable; that it was printed by what is on the stack is not known");
 	}
 	return text.s ? str_printf(r->arena, "SIGABRT: aborted by the C library: " STR_FMT, STR_ARG(text))
-		: STR(ABORT_ITSELF);
+		: sent_otherwise(th, pc) ? STR(ABORT_SENT) : STR(ABORT_ITSELF);
 }
 
 /* The functions that are called to end a process, or to send it a signal: the outermost one is what the chain begins with. */

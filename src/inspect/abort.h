@@ -6,6 +6,7 @@
 
 /* Line 1's text of a SIGABRT that the process sent to itself; pc: where the thread was then. */
 #define ABORT_ITSELF "SIGABRT: the process aborted itself (abort, a failed assertion or a fatal error)" /* no more is known */
+#define ABORT_SENT "SIGABRT: the process sent it to itself" /* not by abort() */
 struct str abort_title(struct target *t, struct report *r, const struct report_thread *th, addr_t pc);
 /* "abort() <- _Py_FatalErrorFunc <- PyMem_Free <- foo.so": the way there, innermost first; s NULL if no function of it is known. */
 struct str abort_chain(const struct report *r, const struct report_thread *th, addr_t pc);

@@ -39,7 +39,7 @@ static struct str mapping_words(struct image *img, struct arena *a, const struct
  * A handler may run on an alternate stack, a coroutine on one of its own: there the kernel's and the C library's data of the thread are
  * not.  glibc and musl keep what the thread pointer leads to at the top of the thread's stack, also where the program supplied it.
  */
-static bool is_another_stack(struct image *img, const struct segment *seg, const struct regs *regs, int64_t tid)
+bool address_on_another_stack(struct image *img, const struct segment *seg, const struct regs *regs, int64_t tid)
 {
 	uint64_t top = regs->tls;
 	if (tid == image_facts(img)->pid && image_auxv(img, AT_RANDOM, &top) < 0)
@@ -56,7 +56,7 @@ bool address_is_overflow(struct str words)
 
 static struct str guard_words(struct image *img, struct arena *a, const struct segment *seg, const struct regs *regs, int64_t tid)
 {
-	if (tid <= 0 || is_another_stack(img, seg, regs, tid))
+	if (tid <= 0 || address_on_another_stack(img, seg, regs, tid))
 		return STR(OVERFLOW ": in the guard page of a stack");
 	return tid == image_facts(img)->pid ? STR(OVERFLOW ": in the guard page of the main thread's stack")
 		: str_printf(a, OVERFLOW ": in the guard page of thread %" PRId64 "'s stack", tid);

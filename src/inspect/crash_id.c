@@ -241,8 +241,7 @@ void crash_ids(struct image *img, struct report *r, const struct report_thread *
 	for (struct inward w = inward_python_from(t, pc); more && (f = inward_next(&w));)
 		if (f->python)
 			more = add_function(&list, f->function, str_base(f->file), t->runs[w.run].repeat);
-	if (overflow)
-		forget_depth(&list);
+	const bool recursion = overflow && forget_depth(&list);
 	for (size_t i = 0; i < list.n; i++) {
 		sb_str(&b, list.p[i].name);
 		sb_char(&b, ' ');
@@ -251,6 +250,10 @@ void crash_ids(struct image *img, struct report *r, const struct report_thread *
 	}
 	r->verdict.group_id = id_text(r->arena, &b);
 
+	if (recursion) {
+		no_detail(r, STR("Python functions called each other until the stack was full, and which C function came last is chance"));
+		return;
+	}
 	module_line(&b, r->verdict.culprit);
 	list = (struct functions){ .max = NATIVE, .all = overflow };
 	if (!native_functions(r, t, pc, &list))

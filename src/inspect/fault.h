@@ -38,5 +38,7 @@ bool signal_gives_address(int signo, int code, addr_t addr);
  * s NULL where nothing is.  unmapped: the kernel says that nothing is mapped there; regs, tid: of the thread, NULL, 0: not known. */
 struct str address_words(struct image *img, struct arena *a, addr_t addr, bool unmapped, const struct regs *regs, int64_t tid);
 bool address_is_overflow(struct str words);
+/* Is that piece of memory, which a stack pointer leads to, another stack than the thread's own?  false: also where it is not known. */
+bool address_on_another_stack(struct image *img, const struct segment *seg, const struct regs *regs, int64_t tid);
 
 #endif

@@ -6,13 +6,14 @@
 
 #include "image/signal_abi.h"
 #include "inspect/abort.h"
+#include "inspect/fault.h"
 #include "inspect/sending.h"
 #include "module/native_records.h"
 
 enum { STACK_MAX = 1 << 20 /* as signal_frame_next() looks */, HANDLERS = 16 };
 
 /* Was all that signal_frame_next() looks through at hand? */
-static bool searched(struct image *img, addr_t sp)
+static bool is_there(struct image *img, addr_t sp)
 {
 	const struct segment *seg = image_segment_at(img, sp);
 	struct mapped m;
@@ -26,6 +27,16 @@ static bool searched(struct image *img, addr_t sp)
 		return false;
 	const uint64_t wanted = left < STACK_MAX ? left : STACK_MAX;
 	return there >= wanted && !image_is_lost(img, sp, wanted);
+}
+
+/*
+ * Has it seen all handlers?  Not those below one that runs on a stack of its own (sigaltstack); and in a cut file the code may be lost by which
+ * their frames are told from other memory.
+ */
+static bool has_seen_all(struct image *img, const struct thread *th)
+{
+	const struct segment *seg = image_segment_at(img, th->regs.sp);
+	return !image_facts(img)->truncated && seg && !address_on_another_stack(img, seg, &th->regs, th->tid);
 }
 
 const char *handler_unseen(struct target *t, struct report *r, const struct report_thread *th, const struct thread *native)
@@ -48,9 +59,11 @@ const char *handler_unseen(struct target *t, struct report *r, const struct repo
 			return "what may be its frame is on the stack";
 	}
 	if (signals && !seen)
-		return "its signal frame is not in the file";
-	if (!whole && !searched(t->img, native->regs.sp))
+		return "what its handler was called for is not in the file";
+	if (!whole && !is_there(t->img, native->regs.sp))
 		return "its stack is not in the file";
+	if (!whole && !has_seen_all(t->img, native))
+		return "native frames do not lead to where its thread began";
 	/* One that returned before what it had raised came: handler_returned(). */
 	if (f->truncated && sending_to(t->img, &native->regs, f->pid, native->tid, f->siginfo.signo) == SENDS_NO && !(whole && abort_chain(r, th, native->regs.pc).s))
 		return "where it returned from is not in the file";

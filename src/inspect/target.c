@@ -18,7 +18,7 @@ static void hint_likely(struct report *r)
 	for (size_t i = 0; i < r->problems.n; i++)
 		others |= r->problems.p[i].id != P_LIKELY;
 	for (size_t i = 0; i < r->problems.n && others; i++)
-		if (r->problems.p[i].id == P_LIKELY)
+		if (r->problems.p[i].id == P_LIKELY && str_starts(r->problems.p[i].hint, "nothing lifts this"))
 			r->problems.p[i].hint = STR("nothing lifts this by itself, but what lifts another of these limits may");
 }
 

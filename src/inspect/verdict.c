@@ -240,13 +240,15 @@ static bool maybe_passed_on(struct target *t, struct report *r, const struct rep
 {
 	const struct image_facts *f = image_facts(t->img);
 	if (!f->siginfo.known || !f->siginfo.has_sender || f->siginfo.code > 0 || f->pid < 0 || f->siginfo.pid != f->pid ||
-	    (f->siginfo.signo == SIGABRT && !str_is(r->verdict.title, ABORT_ITSELF)))
+	    (f->siginfo.signo == SIGABRT && !str_is(r->verdict.title, ABORT_ITSELF) && !str_is(r->verdict.title, ABORT_SENT)))
 		return false;
 	const char *why = handler_unseen(t, r, th, native);
 	if (!why)
 		return false;
 	r->verdict.title = str_printf(r->arena, STR_FMT ": the process sent it to itself; a handler may have passed on what came before: %s", STR_ARG(r->verdict.signal.name), why);
 	verdict_unsure(r, "the process sent the signal to itself; whether it did so by a handler of a fault, or of a signal from outside, only the thread's whole stack and native frames show");
+	if (!t->native && !t->native_err.code)
+		r->problems.p[r->problems.n - 1].hint = STR("without --show=-native: C frames may tell");
 	return true;
 }
 

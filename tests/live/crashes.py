@@ -340,7 +340,7 @@ HANDLERS = (  # function, what else runs; kind, title, what a line with this key
     ("recovered_then_sent", "faulthandler", "stopped", r"SIGABRT from outside \(the sender is not in the core\)", "handler", r".* ran then; the process ended by SIGABRT"),
     ("recovered_asked_then_sent", "faulthandler", "stopped", r"SIGABRT from outside \(the sender is not in the core\)", "handler", r".* ran then; the process ended by SIGABRT"),
     ("left_over_then_sent", "faulthandler", "stopped", r"SIGABRT from outside \(the sender is not in the core\)", "handler", r".* ran then; the process ended by SIGABRT"),
-    ("alarm_raises", None, "crash", ITSELF, "handler", r"it came in a signal handler, likely of SIGALRM"),
+    ("alarm_raises", None, "crash", r"SIGABRT: the process sent it to itself", "handler", r"it came in a signal handler, likely of SIGALRM"),
     ("handlers_nested", None, "crash", r"SIGSEGV: stack overflow: no room was left for the frame of a signal handler", "handler", NESTED),
     ("handlers_use_up", None, "crash", r"SIGSEGV: write to address 0x[0-9a-f]+ \(stack overflow: in the guard page of the main thread's stack\)", "handler", NESTED),
     ("abort_after_message", None, "crash", ITSELF, "raised by", r"abort\(\) <- abort_after_message .*"),
