@@ -71,7 +71,7 @@ struct scene {
 	const struct module *m;
 };
 
-static void scene(struct scene *s, bool link, bool no_id, bool no_file)
+static void scene_of(struct scene *s, bool link, bool no_id, bool no_file, bool lost_id)
 {
 	*s = (struct scene){ .core = build_elf_new("x86_64") };
 	build_elf_thread(s->core, 100, 0x10000, 0x70000100);
@@ -86,10 +86,20 @@ static void scene(struct scene *s, bool link, bool no_id, bool no_file)
 	uint8_t *file = build_so(&stripped);
 	if (!no_file)
 		write_file("app/libx.so", file, SO_FILE);
+	if (lost_id) {
+		stripped.build_id = NULL;
+		free(file);
+		file = build_so(&stripped);
+	}
 	build_so_map(s->core, &stripped, file, BIAS, in_dir("app/libx.so"), SO_USUAL | SO_READ_ONLY);
 	build_elf_auxv(s->core, AT_ENTRY, BIAS + SO_TEXT);
 	s->img = build_elf_open(s->core);
 	free(file);
+}
+
+static void scene(struct scene *s, bool link, bool no_id, bool no_file)
+{
+	scene_of(s, link, no_id, no_file, false);
 }
 
 static void look(struct scene *s, const struct search *where)
@@ -110,11 +120,13 @@ enum content { RIGHT, OTHER_BUILD, CHANGED, NOT_ELF, OTHER_MACHINE };
 static const struct {
 	const char *what, *at;
 	enum content content;
-	bool link, no_id, no_file, usual, root, used, refused;
+	bool link, no_id, no_file, usual, root, used, refused, lost_id; /* lost_id: only the file has its build-id */
 } places[] = {
 	{ "by build-id", "debug/.build-id/" ID_NAME ".debug", RIGHT, .used = true },
 	{ "by build-id in the sysroot", "root/debug/.build-id/" ID_NAME ".debug", RIGHT, .root = true, .used = true },
 	{ "by build-id, the file itself is not here", "debug/.build-id/" ID_NAME ".debug", RIGHT, .no_file = true, .used = true },
+	{ "by the file's own build-id", "debug/.build-id/" ID_NAME ".debug", RIGHT, .lost_id = true, .used = true },
+	{ "another build, under the file's own build-id", "debug/.build-id/" ID_NAME ".debug", OTHER_BUILD, .lost_id = true, .refused = true },
 	{ "by name, beside the file", "app/libx.dbg", RIGHT, .link = true, .used = true },
 	{ "by name, in .debug", "app/.debug/libx.dbg", RIGHT, .link = true, .used = true },
 	{ "by name, in .debug, no debug path given", "app/.debug/libx.dbg", RIGHT, .link = true, .usual = true, .used = true },
@@ -135,7 +147,7 @@ START_TEST(looked_for)
 {
 	struct scene s;
 	char at[512];
-	scene(&s, places[_i].link, places[_i].no_id, places[_i].no_file);
+	scene_of(&s, places[_i].link, places[_i].no_id, places[_i].no_file, places[_i].lost_id);
 	const char *slot = strstr(places[_i].at, "DIR/");
 	if (slot && places[_i].root)
 		snprintf(at, sizeof at, "root%s%.*s%s%s", dir, (int)(slot - places[_i].at - 4), places[_i].at + 4, dir, slot + 3);
@@ -159,7 +171,7 @@ START_TEST(looked_for)
 	write_file(at, content, SO_FILE);
 	const char *const debug_path[] = { ".debug", in_dir("debug"), NULL }, *const lib_path[] = { in_dir("app"), NULL };
 	struct search where = { .debug_path = places[_i].usual ? NULL : debug_path, .sysroot = places[_i].root ? in_dir("root") : NULL };
-	if (places[_i].no_id)
+	if (places[_i].no_id || places[_i].lost_id)
 		where.lib_path = lib_path;
 	look(&s, &where);
 	ck_assert_msg((s.m->file != NULL) == !places[_i].no_file, "%s", places[_i].what);

@@ -193,6 +193,17 @@ static void use_debug(struct mod *m)
 	find_alt(m, m->debug, &in);
 }
 
+/* By which debug information is known: the image's word, else that of the file that is taken for it. */
+static struct blob debug_id(struct mod *m)
+{
+	uint8_t own[ELF_BUILD_ID_MAX];
+	if (m->pub.build_id.len || !m->file)
+		return m->pub.build_id;
+	struct elf_source src = disk_file_source(m->file);
+	int n = elf_build_id(&src, m->file->head, own);
+	return n > 0 ? (struct blob){ arena_dup(m->mods->arena, own, (size_t)n), (size_t)n } : (struct blob){ 0 };
+}
+
 void debug_find(struct mod *m)
 {
 	struct module *pub = &m->pub;
@@ -211,7 +222,7 @@ void debug_find(struct mod *m)
 			return;
 		}
 	}
-	const struct wanted want = { .path = pub->path, .build_id = pub->build_id, .exe = pub->exe };
+	const struct wanted want = { .path = pub->path, .build_id = debug_id(m), .exe = pub->exe };
 	struct candidate c;
 	const struct candidate *file = m->file ? &m->file->from : NULL;
 	for (unsigned nth = 0; nth < PLACES_MAX && !m->debug; nth++) {
@@ -220,7 +231,7 @@ void debug_find(struct mod *m)
 			break;
 		if (fd < 0)
 			continue;
-		m->debug = take(m, &c, fd, pub->build_id, c.by_id ? NULL : &in.crc, true);
+		m->debug = take(m, &c, fd, want.build_id, c.by_id ? NULL : &in.crc, true);
 	}
 	if (m->debug)
 		use_debug(m);
@@ -231,11 +242,12 @@ void debug_find(struct mod *m)
 void debug_fetch(struct mod *m)
 {
 	struct candidate c;
-	if (m->debug || m->pub.lines || m->pub.vdso || !m->pub.build_id.len)
+	if (m->debug || m->pub.lines || m->pub.vdso)
 		return;
-	int fd = opener_fetch(m->mods->opener, FETCH_DEBUGINFO, m->pub.build_id, &c);
+	const struct blob id = debug_id(m);
+	int fd = opener_fetch(m->mods->opener, FETCH_DEBUGINFO, id, &c);
 	if (fd >= 0)
-		m->debug = take(m, &c, fd, m->pub.build_id, NULL, true);
+		m->debug = take(m, &c, fd, id, NULL, true);
 	if (m->debug)
 		use_debug(m);
 }
