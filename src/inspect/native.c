@@ -613,7 +613,20 @@ void natives_stack(struct natives *n, size_t index, const struct native_part *pa
 	}
 }
 
-#define DEBUG_PACKAGES "their debug packages (\"dpkg -S FILE\" says which PACKAGE, then apt: PACKAGE-dbgsym; \"rpm -qf FILE\", then dnf: PACKAGE-debuginfo)"
+/* A name alone is in packages of several machines; a whole path is not known where /lib is a link into /usr. */
+#define DEBUG_PACKAGES "their debug packages (Debian: libc6-dbg for libc's; else \"dpkg -S '*/FOLDER/NAME'\" says which PACKAGE, then PACKAGE-dbgsym of the debug archive; " \
+	"\"rpm -qf FILE\", then dnf: PACKAGE-debuginfo)"
+#define FETCH_SERVER "DEBUGINFOD_URLS=https://... with a server of the distribution"
+
+static void fetch_failed(struct natives *n, int fetch, bool servers)
+{
+	if (fetch == ERR_LIMIT)
+		report_problem(n->r, P_FETCH_FAILED, "took too long, so not all was fetched that is not here", "the same again, since what came is kept; or --debuginfod=off");
+	else if (servers)
+		report_problem(n->r, P_FETCH_FAILED, "is not in PATH, so nothing was fetched", FETCH_PROGRAM);
+	else
+		report_problem(n->r, P_FETCH_FAILED, "is not in PATH, so nothing was fetched; DEBUGINFOD_URLS is not set either", FETCH_PROGRAM ", and " FETCH_SERVER);
+}
 
 void natives_end(struct natives *n)
 {
@@ -644,16 +657,16 @@ void natives_end(struct natives *n)
 		report_problem(n->r, P_MINI_UNREAD, module_names(n, &n->no_mini),
 			       n->mini_rc == ERR_UNSUPPORTED ? "this pyanalyze is built without liblzma" : n->mini_rc == ERR_LIMIT ? "it is larger than is taken"
 			       : "it is damaged", n->mini_rc == ERR_UNSUPPORTED ? "a pyanalyze built with liblzma" : try);
+	const char *urls = getenv("DEBUGINFOD_URLS");
 	if (fetch == ERR_UNSUPPORTED || fetch == ERR_LIMIT)
-		report_problem(n->r, P_FETCH_FAILED, fetch == ERR_LIMIT ? "it took too long" : "it is not in PATH");
+		fetch_failed(n, fetch, urls && *urls);
 	size_t asked, given;
 	modules_fetched(n->t->mods, &asked, &given);
-	const char *urls = getenv("DEBUGINFOD_URLS");
 	if (!fetch && asked && !given && urls && *urls)
 		report_problem(n->r, P_FETCH_NOTHING, asked, "the servers of DEBUGINFOD_URLS cannot be reached or lack them",
 			       "another server in DEBUGINFOD_URLS; DEBUGINFOD_VERBOSE=1 debuginfod-find debuginfo BUILDID says why");
 	else if (!fetch && asked && !given)
-		report_problem(n->r, P_FETCH_NOTHING, asked, "DEBUGINFOD_URLS is not set", "DEBUGINFOD_URLS=https://... with a server of the distribution");
+		report_problem(n->r, P_FETCH_NOTHING, asked, "DEBUGINFOD_URLS is not set", FETCH_SERVER);
 	if (n->n_broken)
 		report_problem(n->r, P_NATIVE_BROKEN, n->n_broken, n->n_threads, n->broken_tid, str_c(n->r->arena, n->broken_why),
 			       whole_or(n->t, "nothing lifts this: what leads on is not in the file, was overwritten, or is code that no unwind table describes"));

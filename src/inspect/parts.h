@@ -34,6 +34,7 @@ struct str syscall_waits(const struct abi *abi, int64_t nr, struct str wchan);
 /* How to have the whole file where it is cut or damaged; otherwise (may be NULL) where it is whole. */
 bool module_absent(const struct target *t, const struct module *m); /* not here, or not used: the report lists it as that */
 const char *whole_or(const struct target *t, const char *otherwise);
+#define FETCH_PROGRAM "apt install debuginfod, or dnf install elfutils-debuginfod-client"
 #define NOT_THERE "nothing lifts this: the memory is not in the file, or it was overwritten before"
 
 /* Say once what a damaged file lacks; that of a .pz shows when it is read. */

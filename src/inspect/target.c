@@ -22,20 +22,22 @@ static void hint_likely(struct report *r)
 			r->problems.p[i].hint = STR("nothing lifts this by itself, but what lifts another of these limits may");
 }
 
-/* An option that needs what is not here is said with it. */
-static void hint_fetch(struct report *r)
+/* An option that needs what is not here is said with it; where it was given, only what it needs is left to say. */
+static void hint_fetch(const struct target *t, struct report *r)
 {
 	static const char option[] = "--debuginfod=on";
 	const char *urls = getenv("DEBUGINFOD_URLS");
-	const bool program = modules_can_fetch(), servers = urls && *urls;
-	for (size_t i = 0; i < r->problems.n && !(program && servers); i++) {
+	const bool program = modules_can_fetch(), servers = urls && *urls, on = modules_fetch_state(t->mods) != ERR_ABSENT;
+	const struct str needs = str_printf(r->arena, "%s%s%s", servers ? program ? "another server in DEBUGINFOD_URLS" : "" : "DEBUGINFOD_URLS",
+					    program || servers ? "" : ", and ", program ? "" : "debuginfod-find: " FETCH_PROGRAM);
+	for (size_t i = 0; i < r->problems.n && !(program && servers && !on); i++) {
 		struct report_problem *p = &r->problems.p[i];
 		const char *at = p->hint.len ? memmem(p->hint.s, p->hint.len, option, sizeof option - 1) : NULL;
 		if (!at)
 			continue;
-		const size_t before = (size_t)(at - p->hint.s) + sizeof option - 1;
-		p->hint = str_printf(r->arena, STR_FMT " (it needs %s%s%s)" STR_FMT, STR_ARG(((struct str){ p->hint.s, before })), program ? "" : "debuginfod-find, apt: debuginfod",
-				     program || servers ? "" : ", and ", servers ? "" : "DEBUGINFOD_URLS", STR_ARG(((struct str){ p->hint.s + before, p->hint.len - before })));
+		const size_t before = (size_t)(at - p->hint.s), end = before + sizeof option - 1;
+		p->hint = str_printf(r->arena, STR_FMT "%s" STR_FMT "%s" STR_FMT, STR_ARG(((struct str){ p->hint.s, before })), on ? "" : "--debuginfod=on (it needs ",
+				     STR_ARG(needs), on ? "" : ")", STR_ARG(((struct str){ p->hint.s + end, p->hint.len - end })));
 	}
 }
 
@@ -50,7 +52,7 @@ int inspect(struct target *t, const struct limits *lim, const char *path, struct
 			rc = one;
 	}
 	hint_likely(r);
-	hint_fetch(r);
+	hint_fetch(t, r);
 	report_group(r);
 	return rc;
 }

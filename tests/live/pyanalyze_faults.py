@@ -282,7 +282,8 @@ def with_python(folder):
 
         tools = os.path.join(folder, "tools")
         os.mkdir(tools)
-        for there, env, needs in ((False, {}, " (it needs debuginfod-find, apt: debuginfod, and DEBUGINFOD_URLS)"), (False, {"DEBUGINFOD_URLS": "x"}, " (it needs debuginfod-find, apt: debuginfod)"),
+        install = "apt install debuginfod, or dnf install elfutils-debuginfod-client"
+        for there, env, needs in ((False, {}, " (it needs DEBUGINFOD_URLS, and debuginfod-find: " + install + ")"), (False, {"DEBUGINFOD_URLS": "x"}, " (it needs debuginfod-find: " + install + ")"),
                                   (True, {}, " (it needs DEBUGINFOD_URLS)"), (True, {"DEBUGINFOD_URLS": "x"}, "")):
             if there and not os.listdir(tools):
                 with open(os.path.join(tools, "debuginfod-find"), "w") as f:
@@ -290,6 +291,13 @@ def with_python(folder):
             rep = json.loads(run([PYANALYZE, "--json", "--debuginfod=off", core], env=dict(env, PATH="/nonexistent:" + tools)).stdout)
             said = [p["hint"] for p in rep["problems"] if p["code"] == "PZ201"]
             tap.ok(len(said) == 1 and said[0].endswith(" or --debuginfod=on" + needs), "missing executable: what --debuginfod=on needs that is not here: %r" % needs, said)
+            if not there:
+                unset = "" if env else "; DEBUGINFOD_URLS is not set either"
+                rep = json.loads(run([PYANALYZE, "--json", "--debuginfod=on", core], env=dict(env, PATH="/nonexistent:" + tools)).stdout)
+                said = [(p["message"], p["hint"]) for p in rep["problems"] if p["code"] == "PZ210"]
+                tap.equal(said, [("debuginfod-find is not in PATH, so nothing was fetched" + unset,
+                                  install + (", and DEBUGINFOD_URLS=https://... with a server of the distribution" if unset else ""))], "missing executable: debuginfod-find lacks%s" % unset)
+                tap.ok(not any("--debuginfod=on" in p["hint"] for p in rep["problems"]), "missing executable: no hint of the option that was given%s" % unset, rep["problems"])
 
         shutil.copy("/bin/true", program)
         rep, done = analyze(core)
