@@ -219,6 +219,9 @@ for options, hint in ((['--python-version=3.9'], 'without --python-version'), ([
                       (['--layout', LAYOUT, '--python-version=3.9'], 'without --layout and --python-version')):
     text = run(*options, code=1)
     report = subprocess.run([PYANALYZE, '--json', *options, 'threads.pz'], cwd=FOLDER, capture_output=True).stdout
+    asked = 'with the layout that --layout names' if '--layout' in options else 'as the Python 3.9 that --python-version asks for'
+    check(f'{options}: the head says what was asked for', re.search(r'   Python 3\.12\.\d+ \(not %s\)\n' % asked, subprocess.run(
+          [PYANALYZE, *options, 'threads.pz'], cwd=FOLDER, capture_output=True).stdout.decode()) and ('--layout' in options or re.search(r'no layout fits this Python 3\.12\.\d+ ' + asked, text)), text)
     check(f'{options}: which do not fit', 'no layout fits' in text and f'\n  try: {hint}\n' in text and
           [p['hint'] for p in json.loads(report)['problems'] if p['code'] == 'PZ302'] == [hint], text)
 

@@ -654,6 +654,7 @@ static int analyze(const struct cli *c, struct wish *w, const char *path, bool s
 			t.native = NULL;
 	}
 	w->py.version_seen = t.py_seen;
+	w->py.asked_for = t.py_asked;
 	t.py_named = w->py.only_runtime != 0;
 	rc = py_open(img, t.mods, &w->py, t.arena, &t.py, &t.py_err);
 	if (rc < 0)

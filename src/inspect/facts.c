@@ -194,6 +194,8 @@ static void python_facts(struct target *t, struct report *r)
 		r->python.unread = t->py_err.code == ERR_UNSUPPORTED;
 		if (r->python.unread && t->py_seen[0])
 			r->python.version = str_from_bytes(r->arena, t->py_seen, strlen(t->py_seen));
+		if (r->python.unread && t->py_asked[0])
+			r->python.asked = str_of(str_c(r->arena, str_of(t->py_asked)));
 		if (r->python.unread)
 			report_problem(r, P_NO_LAYOUT, t->py_err.msg, t->py_err.hint[0] ? t->py_err.hint : "-v shows what was searched");
 		else if (t->py_named)

@@ -17,6 +17,7 @@ struct target {
 	struct err py_err;        /* why, when py is NULL */
 	bool py_named;            /* an option said where it is, and nowhere else was looked */
 	char py_seen[32];         /* its version, when py is NULL but a Python is there; else "" */
+	char py_asked[64];        /* and as what an option would have it; else "" */
 	struct native_limits native_limits; /* it was started with */
 	struct native *native;    /* unwinding, which is under way; NULL: not asked for */
 	struct err native_err;    /* why, when it was asked for and could not be started; code 0: not so */

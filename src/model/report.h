@@ -150,6 +150,7 @@ struct report {
 	struct {
 		bool found;
 		bool unread;               /* one is there, but no layout fits: nothing is known of its threads */
+		struct str asked;          /* unread because an option would have it so: "as the Python 3.13 that ... asks for" */
 		struct str version;        /* "3.12.1" */
 		uint32_t hex;
 		bool debug, free_threaded;

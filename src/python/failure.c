@@ -134,8 +134,22 @@ static bool has_table(const struct opening *o)
 	return any;
 }
 
-int failure_say(struct opening *o, char *version_seen, struct err *err)
+/* As what an option would have a Python that says something else of itself; a layout of the user's may have any name. */
+static void say_asked(const struct opening *o, const struct py_options *opt, char *ret, size_t room)
 {
+	const uint32_t v = opt->python_version;
+
+	if (opt->layout_text.s)
+		snprintf(ret, room, "with the layout that --layout names");
+	else if (v && (!o->known.text[0] || o->known.version >> 16 != v >> 16))
+		snprintf(ret, room, "as the Python %u.%u that --python-version asks for", v >> 24, v >> 16 & 255);
+	else
+		ret[0] = 0;
+}
+
+int failure_say(struct opening *o, const struct py_options *opt, struct err *err)
+{
+	char asked[64];
 	char text[160];
 
 	/* The version for the message. */
@@ -143,8 +157,11 @@ int failure_say(struct opening *o, char *version_seen, struct err *err)
 		o->known = o->said;
 	if (version_from_text(o->img, &o->known))
 		o->sign = true;
-	if (version_seen)
-		snprintf(version_seen, 32, "%s", o->known.text);
+	if (opt->version_seen)
+		snprintf(opt->version_seen, 32, "%s", o->known.text);
+	say_asked(o, opt, asked, sizeof asked);
+	if (opt->asked_for)
+		snprintf(opt->asked_for, sizeof asked, "%s", asked);
 	if (!o->sign)
 		return not_found(o, err, "found no CPython", "no file that was mapped, and nothing in memory, is recognized as CPython's");
 	if (no_interpreter(o)) {
@@ -202,8 +219,8 @@ int failure_say(struct opening *o, char *version_seen, struct err *err)
 		tried.len -= 2;
 	else
 		sb_printf(&tried, "no table for %s", abi_name(image_abi(o->img)));
-	err_set(err, ERR_UNSUPPORTED, "no layout fits this Python%s%s (tried: %.*s)", o->known.text[0] ? " " : "", o->known.text,
-		(int)tried.len, tried.s);
+	err_set(err, ERR_UNSUPPORTED, "no layout fits this Python%s%s%s%s (tried: %.*s)", o->known.text[0] ? " " : "", o->known.text,
+		asked[0] && !opt->layout_text.s ? " " : "", opt->layout_text.s ? "" : asked, (int)tried.len, tried.s);
 	if (has_table(o))
 		return err_hint(err, "the file again from where it came, since its memory may be damaged; of a build of another make --layout FILE, or a newer pyanalyze");
 	return err_hint(err, "--layout FILE, or a newer pyanalyze");

@@ -82,6 +82,6 @@ int find_salvage(struct opening *o, const struct py_options *opt, char *why, siz
 void find_others(struct opening *o);
 
 /* failure.c: why nothing was found or nothing fits; fills err. */
-int failure_say(struct opening *o, char *version_seen, struct err *err);
+int failure_say(struct opening *o, const struct py_options *opt, struct err *err);
 
 #endif

@@ -60,6 +60,7 @@ struct py_options {
 	struct str layout_text;   /* --layout FILE's content */
 	addr_t hint_runtime;      /* try this first; verified like any other */
 	addr_t only_runtime;      /* this one (before 3.7 its first interpreter) or none; 0 */
+	char *asked_for;          /* 64 bytes or NULL: of one that no layout fits, as what an option would have it, in words; empty: as none */
 	char *version_seen;       /* 32 bytes or NULL: the version ("3.9.18", "3.13") of a Python that no layout fits */
 };
 /*

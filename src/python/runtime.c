@@ -505,7 +505,7 @@ static int none_there(const struct opening *o, const struct py_options *opt, str
 		if (o->tries[i].best.stage > best->stage)
 			best = &o->tries[i].best;
 	all.only_runtime = 0;
-	all.version_seen = NULL;
+	all.version_seen = all.asked_for = NULL;
 	if (py_open(o->img, o->mods, &all, o->arena, &py, NULL) < 0)
 		py = NULL;
 	const bool salvaged = py && py->salvaged; /* there is no runtime whose address could be named */
@@ -582,7 +582,11 @@ int py_open(struct image *img, struct modules *mods, const struct py_options *op
 			return err_hint(err, "--python-version X.Y chooses");
 		}
 		if (rc < 0) {
-			rc = failure_say(&o, opt->version_seen, err);
+			if (opt->python_version && outside.version) /* what it is, not what was asked for */
+				o.known = outside;
+			else if (opt->python_version)
+				o.known.text[0] = 0;
+			rc = failure_say(&o, opt, err);
 			return rc == ERR_UNSUPPORTED ? hint_options(opt, err) : rc;
 		}
 	}

@@ -208,7 +208,7 @@ void words_version(struct sb *b, const struct report *r)
 	else
 		sb_char(b, '?');
 	if (r->python.unread)
-		sb_printf(b, " (no layout fits)");
+		sb_printf(b, r->python.asked.len ? " (not " STR_FMT ")" : " (no layout fits)", STR_ARG(r->python.asked));
 	else
 		sb_printf(b, " (%s%s)", r->python.free_threaded ? "free-threaded" : "GIL build", r->python.debug ? ", debug" : "");
 }
