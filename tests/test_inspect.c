@@ -120,6 +120,38 @@ START_TEST(lost_stack)
 }
 END_TEST
 
+/* What of stacks is lost: where they are, further up, of the first one while a handler runs elsewhere, or nothing. */
+START_TEST(lost_stacks)
+{
+	static const struct { addr_t sp, random; size_t keep; const char *words; } rows[] = {
+		{ 0x30010, 0, 0x1000, "; segments lost: 1 of 2: 1 with thread stacks (of 1 of 1 thread)" }, { 0x30010, 0x31ff0, 0x1000, "; segments lost: 1 of 2: 1 with thread stacks (of 1 of 1 thread)" },
+		{ 0x30010, 0, 0x1800, "; segments lost: 1 of 2: 1 with thread stacks (of 1 of 1 thread, in part)" }, { 0x10010, 0x31ff0, 0x1000, "; segments lost: 1 of 2: 1 with thread stacks (of 1 of 1 thread, in part)" },
+		{ 0x10010, 0, 0x1000, "; segments lost: 1 of 2: 1 of heap and other memory" }, { 0x10010, 0x10ff0, 0x1000, "; segments lost: 1 of 2: 1 of heap and other memory" },
+	};
+	__auto_type c = &rows[_i];
+	struct build_elf *b = build_elf_new("x86_64");
+	build_elf_thread(b, PID, 0x401000, c->sp);
+	build_elf_prpsinfo(b, PID, 1, 0, "python", "python x.py");
+	if (c->random)
+		build_elf_auxv(b, 25 /* AT_RANDOM */, c->random);
+	memset(build_elf_memory(b, 0x10000, 0x1000, 3), 0, 0x1000);
+	memset(build_elf_memory(b, 0x30000, 0x2000, 3), 0, 0x2000);
+	struct blob file = build_elf_finish(b);
+	struct image *img;
+	struct err err;
+	ck_assert_int_eq(image_open_bytes(bytes_from_memory(file.p, build_elf_data(b) + c->keep, "cut.core"), &img, &err), 0);
+	struct report *r = report_new();
+	say(img, NULL, &(struct err){ .code = ERR_NOPYTHON, .msg = "found no CPython" }, r);
+	bool found = false;
+	for (size_t i = 0; i < r->problems.n; i++)
+		found |= r->problems.p[i].id == P_TRUNCATED && str_ends(r->problems.p[i].message, c->words);
+	ck_assert_msg(found, "%s, not %zu and %zu", c->words, r->input.lost.stacks, r->input.lost.in_part);
+	report_free(r);
+	image_close(img);
+	build_elf_free(b);
+}
+END_TEST
+
 /* Where the stack is lost, what a handler may have passed on is too; where it is there and has no signal frame, there was none. */
 START_TEST(lost_handler)
 {
@@ -482,6 +514,7 @@ int main(void)
 	tcase_add_loop_test(c, verdict, 0, COUNT(verdicts));
 	tcase_add_loop_test(c, lost_handler, 0, 7);
 	tcase_add_loop_test(c, lost_stack, 0, 5);
+	tcase_add_loop_test(c, lost_stacks, 0, 6);
 	tcase_add_loop_test(c, astray, 0, 6);
 	tcase_add_loop_test(c, handlers, 0, COUNT(handled));
 	tcase_add_loop_test(c, untold, 0, 10);

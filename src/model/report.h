@@ -137,6 +137,7 @@ struct report {
 		struct {
 			size_t segments, of_segments; /* of a truncated core; of_segments 0: it is not */
 			size_t stacks, of_stacks;     /* threads whose stack is not there at the stack pointer */
+			size_t in_part;               /* others, of whose stack something further up is known not to be there */
 			size_t with_stacks, of_files, other; /* of the lost segments: with such a stack, a file's, and neither */
 			struct VEC(struct str) files; /* whose data is lost: names without folders, in the order of addresses */
 		} lost;

@@ -275,6 +275,7 @@ static json_t *input(const struct report *r)
 		put_count(lost, "segments", r->input.lost.segments);
 		put_count(lost, "of_segments", r->input.lost.of_segments);
 		put_count(lost, "thread_stacks", r->input.lost.stacks);
+		put_count(lost, "thread_stacks_in_part", r->input.lost.in_part);
 		put_count(lost, "of_thread_stacks", r->input.lost.of_stacks);
 		put_count(lost, "stack_segments", r->input.lost.with_stacks);
 		put_count(lost, "file_segments", r->input.lost.of_files);
