@@ -82,6 +82,18 @@ static int hint_whole(const struct opening *o, struct err *err)
 			: "a core that is not cut off: ulimit -c unlimited, and let it crash again");
 }
 
+/* All files are here, with symbols at least for others to link with, of which a Python has many; the program's own is one of them. */
+static bool all_looked_at(const struct opening *o)
+{
+	const struct module *list, *exe = o->mods ? modules_exe(o->mods) : NULL;
+	const size_t n = exe ? modules_list(o->mods, &list) : 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (!list[i].vdso && (!list[i].file || list[i].symbols == SYMBOLS_NONE || list[i].symbols == SYMBOLS_MISMATCH))
+			return false;
+	return exe && exe->file;
+}
+
 /* The cause as it is, and what was tried for who asks. */
 static int not_found(const struct opening *o, struct err *err, const char *msg, const char *why)
 {
@@ -95,6 +107,9 @@ static int not_found(const struct opening *o, struct err *err, const char *msg, 
 		return hint_whole(o, err);
 	if (image_facts(o->img)->kind == IMAGE_LIVE)
 		return err_hint(err, "pgrep -af python");
+	if (!o->sign && all_looked_at(o))
+		return err_hint(err, "nothing lifts this, if it is no Python program, which is likely: its files are here, and have nothing of Python; "
+				"else -e PROGRAM with all symbols, or --layout FILE for a Python of another make");
 	return err_hint(err, "-e PROGRAM or --sysroot DIR, with the files that ran and their symbols; --layout FILE for a Python of another make");
 }
 

@@ -95,7 +95,9 @@ def not_a_core(folder):
 
 
 def no_python(folder):
-    target = subprocess.Popen(["sleep", "1000"], cwd=folder, preexec_fn=enter("", ""))
+    program = os.path.join(folder, "sleeps")
+    shutil.copy(shutil.which("sleep"), program)
+    target = subprocess.Popen([program, "1000"], cwd=folder, preexec_fn=enter("", ""))
     time.sleep(0.3)
     target.send_signal(signal.SIGABRT)
     target.wait()
@@ -107,6 +109,11 @@ def no_python(folder):
     done = run([PYANALYZE, core])
     text = done.stdout.decode()
     tap.ok(done.returncode == 5 and "found no Python in this core (threads: 1)" in text, "a core without Python: report and exit code 5", text)
+    likely = "nothing lifts this, if it is no Python program, which is likely: its files are here"
+    tap.ok(likely in " ".join(text.split()), "a core without Python: all files are here, so it likely is no Python program", text)
+    os.unlink(program)
+    gone = run([PYANALYZE, core]).stdout.decode()
+    tap.ok("no Python program" not in gone and "-e PROGRAM or --sysroot DIR, with the files that ran" in " ".join(gone.split()), "a core without Python, and without its program", gone)
     for options in ["-q", "-o", os.path.join(folder, "x.txt")], ["-o", os.path.join(folder, "x.svg")], ["--json"]:
         done = run([PYANALYZE, *options, core])
         tap.ok(done.returncode == 5 and b"pyanalyze: found no CPython\n  why: " in done.stderr, "a core without Python: standard error says so: %s" % options[0], done.stderr)
