@@ -39,7 +39,7 @@ def stacks(text):
     out, now = {}, None
     for line in text.split('\nLimits of this report')[0].split('\n'):
         if HEAD.match(line):
-            now = re.search(r'"([^"]*)"', line).group(1)
+            now = re.search(r'"((?:[^"\\]|\\.)*)"', line).group(1)
             out[now] = []
         elif now and line.startswith('  '):
             out[now].append(line)
@@ -74,6 +74,10 @@ listed = re.search(r'  try: -t with the number or name of (.*) or one of (\d+) m
 known = [f'{t["tid"]} "{t["name"]}"' for t in rep['threads']]
 check('-t of nobody: who is there', listed and 1 <= listed.group(1).count(', ') + 1 == 13 - int(listed.group(2)) and set(listed.group(1).split(', ')) <= set(known), none)
 check('-t of a part of a name', 'has no thread "dee"' in run('-t', 'dee', code=1))
+quoted = run('-t', '"deep"', '-t', 'a"b', code=1)
+check('-t of a name with quotes: escaped', 'has no thread "\\"deep\\"" or "a\\"b"\n' in quoted, quoted)
+quoted = run('--format=a"b', code=2)
+check('a value with a quote: escaped', 'unknown format "a\\"b"\n' in quoted, quoted)
 many = run(*[f'-t{name}' for name in 'abcde'], code=1)
 check('-t of many', 'has no thread "a", "b", "c" or 2 more\n' in many, many)
 check('-t of two', 'has no thread "a" or "b"\n' in run('-ta', '-tb', code=1))
@@ -155,8 +159,8 @@ check('--python-version of the same minor version: it is what it says', run('--p
 check('--show: a list of nothing', all('--show names nothing\n  try: --show=' in run(f'--show={x}', code=2) for x in ('', ',', ',,')))
 
 # a name as it is shown, where it has what cannot be
-for asked in 'outer\\x1b[31m"\'\\u202e', 'outer\x1b[31m"\'\u202e':
-    check(f'-t {asked!r}: as it is, and as it is shown', list(stacks(run('-t', asked))) == ['outer\\x1b[31m'])
+for asked in 'outer\\x1b[31m\\"\'\\u202e', 'outer\\x1b[31m"\'\\u202e', 'outer\x1b[31m"\'\u202e':
+    check(f'-t {asked!r}: as it is, and as it is shown', list(stacks(run('-t', asked))) == ['outer\\x1b[31m\\"\'\\u202e'])
 
 # one width, wherever the report goes but to a terminal
 with tempfile.TemporaryDirectory() as folder:

@@ -671,6 +671,30 @@ START_TEST(culprit)
 }
 END_TEST
 
+/* A quote in a name does not end it. */
+START_TEST(quotes)
+{
+	const struct built_report *b = built_reports;
+	while (strcmp(b->name, "crash") != 0)
+		b++;
+	struct report *r = b->build();
+	struct report_thread *t = &r->threads.p[r->verdict.thread];
+	t->name = STR("q\"u\no\"");
+	struct sb name = { 0 }, quoted = { 0 };
+	words_thread(&name, t);
+	sb_quoted(&quoted, t->name);
+	ck_assert(str_is(sb_view(&quoted), "\"q\\\"u\\no\\\"\""));
+	CLEANUP(cleanup_free) char *all = xasprintf(STR_FMT, STR_ARG(sb_view(&name)));
+	ck_assert_msg(strstr(all, " \"q\\\"u\\no\\\"\"") != NULL, "%s", all);
+	sb_free(&name);
+	sb_free(&quoted);
+	sb_quoted(&quoted, (struct str){ 0 });
+	ck_assert(str_is(sb_view(&quoted), "\"\""));
+	sb_free(&quoted);
+	report_free(r);
+}
+END_TEST
+
 /* Columns, whatever takes none. */
 START_TEST(clip)
 {
@@ -725,6 +749,7 @@ int main(void)
 	tcase_add_test(c, command_line);
 	tcase_add_test(c, details);
 	tcase_add_test(c, culprit);
+	tcase_add_test(c, quotes);
 	tcase_add_test(c, width_of_limits);
 	tcase_add_test(c, same_as_far_as_known);
 	tcase_add_test(c, failing_output);

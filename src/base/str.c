@@ -320,6 +320,31 @@ void sb_safe(struct sb *b, struct str s)
 	}
 }
 
+struct str str_quotable(struct arena *a, struct str s)
+{
+	struct sb b = { 0 };
+	if (!s.len || !memchr(s.s, '"', s.len))
+		return s;
+	for (size_t i = 0; i < s.len; i++) {
+		if (s.s[i] == '"')
+			sb_char(&b, '\\');
+		sb_char(&b, s.s[i]);
+	}
+	return sb_take(&b, a);
+}
+
+void sb_quoted(struct sb *b, struct str s)
+{
+	sb_char(b, '"');
+	for (size_t from = 0, to; from < s.len; from = to) {
+		const char *quote = memchr(s.s + from, '"', s.len - from);
+		to = quote ? (size_t)(quote - s.s) + 1 : s.len;
+		sb_safe(b, (struct str){ s.s + from, to - from - (quote != NULL) });
+		sb_printf(b, "%s", quote ? "\\\"" : "");
+	}
+	sb_char(b, '"');
+}
+
 void sb_repeat(struct sb *b, char c, size_t n)
 {
 	while (n--)

@@ -63,6 +63,8 @@ void sb_bytes(struct sb *b, const void *p, size_t len);
 void sb_char(struct sb *b, char c);
 void sb_str(struct sb *b, struct str s);
 void sb_printf(struct sb *b, const char *fmt, ...) PRINTF(2, 3);
+struct str str_quotable(struct arena *a, struct str s); /* as it stands between quotes: those in it as \" */
+void sb_quoted(struct sb *b, struct str s);       /* that, safe and in quotes */
 void sb_safe(struct sb *b, struct str s);         /* unsafe code points as \n \t \xNN \uNNNN \UNNNNNNNN */
 void sb_repeat(struct sb *b, char c, size_t n);
 struct str sb_view(const struct sb *b);           /* valid until the next append */

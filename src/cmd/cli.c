@@ -87,6 +87,21 @@ int cli_exit_code(const struct cli *c, int code)
 	return code >= 0 ? EXIT_DONE : EXIT_FAILED;
 }
 
+const char *cli_quoted(const char *value, size_t most)
+{
+	static char buf[512];
+	size_t n = 0;
+	buf[n++] = '"';
+	for (size_t i = 0; value[i] && i < most && n < sizeof buf - 4; i++) {
+		if (value[i] == '"')
+			buf[n++] = '\\';
+		buf[n++] = value[i];
+	}
+	buf[n++] = '"';
+	buf[n] = 0;
+	return buf;
+}
+
 int cli_write_code(int e)
 {
 	return e == EACCES || e == EPERM || e == EROFS ? ERR_PERM : ERR_IO;
@@ -260,7 +275,7 @@ static int unknown_option(struct cli *c, const char *given)
 	CLEANUP(cleanup_free) char *bare = strndup(given, len);
 	const char *near = bare && strncmp(bare, "--", 2) == 0 ? cli_nearest(bare + 2, names, n) : NULL;
 	CLEANUP(cleanup_free) char *hint = near ? xasprintf("--%s, or %s --help", near, c->name) : NULL;
-	c->status = cli_usage(c, hint, "unknown option \"%.*s\"", (int)len, given);
+	c->status = cli_usage(c, hint, "unknown option %s", cli_quoted(given, len));
 	return CLI_EXIT;
 }
 
@@ -469,7 +484,7 @@ bool cli_number(const struct cli *c, const char *option, const char *value, uint
 			hint = xasprintf("a whole number from %llu on", (unsigned long long)lo);
 		else
 			hint = xasprintf("a whole number from %llu to %llu", (unsigned long long)lo, (unsigned long long)hi);
-		cli_usage(c, hint, "%s: \"%s\" will not do", option, value);
+		cli_usage(c, hint, "%s: %s will not do", option, cli_quoted(value, SIZE_MAX));
 		return false;
 	}
 	*ret = n;
@@ -481,7 +496,7 @@ bool cli_output(const struct cli *c, const char *value)
 	if (value[0] != '-' || !value[1])
 		return true;
 	CLEANUP(cleanup_free) char *hint = xasprintf("-o FILE, or -o ./%s if that is its name", value);
-	cli_usage(c, hint, "-o: \"%s\" is more likely an option than a file's name", value);
+	cli_usage(c, hint, "-o: %s is more likely an option than a file's name", cli_quoted(value, SIZE_MAX));
 	return false;
 }
 
@@ -498,7 +513,7 @@ bool cli_seconds(const struct cli *c, const char *option, const char *value, uns
 		n = n * 10 + (i < part ? (uint64_t)(value[whole + 1 + i] - '0') : 0);
 	if (!whole || part > 3 || value[used] || n > UINT_MAX) {
 		CLEANUP(cleanup_free) char *hint = xasprintf("seconds from 0 to %u, with up to three decimals, as in 0.5", UINT_MAX / 1000);
-		cli_usage(c, hint, "%s: \"%s\" will not do", option, value);
+		cli_usage(c, hint, "%s: %s will not do", option, cli_quoted(value, SIZE_MAX));
 		return false;
 	}
 	*ms = (unsigned)n;

@@ -64,6 +64,7 @@ void cli_note(const struct cli *c, const char *fmt, ...) PRINTF(2, 3);/* one lin
 void cli_note_err(const struct cli *c, const struct err *err);        /* the cause and the details of what is no error yet, only with -v */
 void cli_say(const struct cli *c, const char *fmt, ...) PRINTF(2, 3); /* one line without a prefix, not with -q */
 int cli_exit_code(const struct cli *c, int code);                     /* ERR_* -> exit code */
+const char *cli_quoted(const char *value, size_t most);              /* so many bytes of it in quotes, those in it as \"; until the next call */
 int cli_write_code(int e);                                            /* errno of a file that cannot be written -> ERR_PERM or ERR_IO */
 char *cli_folder_of(const char *name);                               /* the folder of a file of that name; allocated */
 char *cli_folder_missing(const char *name, int e);                   /* if it could not be made (errno e) because that is not there: it; allocated, or NULL */

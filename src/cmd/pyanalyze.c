@@ -143,7 +143,7 @@ static int find_format(struct wish *w, const struct cli *c, const char *name)
 		sb_printf(&all, "%s--format=%s", i ? ", " : "", names.p[i]);
 	struct str list = sb_take(&all, w->arena);
 	char *hint = near ? xasprintf("--format=%s", near) : xstrdup(str_c(w->arena, list));
-	int rc = cli_usage(c, hint, "unknown format \"%s\"", name);
+	int rc = cli_usage(c, hint, "unknown format %s", cli_quoted(name, SIZE_MAX));
 	free(hint);
 	vec_free(&names);
 	return rc;
@@ -164,7 +164,7 @@ static int fetch_when(struct wish *w, const struct cli *c, const char *value)
 	else if (!strcmp(value, "on") || !strcmp(value, "off"))
 		w->search.fetch_ms = value[1] == 'n' ? FETCH_MS : 0;
 	else
-		return cli_usage(c, "--debuginfod=on", "--debuginfod takes auto, on or off, not \"%s\"", value);
+		return cli_usage(c, "--debuginfod=on", "--debuginfod takes auto, on or off, not %s", cli_quoted(value, SIZE_MAX));
 	return 0;
 }
 
@@ -186,7 +186,7 @@ static int show(struct wish *w, const struct cli *c, const char *list)
 		if (i == n) {
 			const char *near = cli_nearest(name, names, n);
 			CLEANUP(cleanup_free) char *hint = xasprintf("--show=%s", near ? near : "verdict,threads,native,modules");
-			return cli_usage(c, hint, "--show knows no \"%s\"", name);
+			return cli_usage(c, hint, "--show knows no %s", cli_quoted(name, SIZE_MAX));
 		}
 		any = true;
 		shown = *word == '-' ? shown & ~bits[i] : shown | bits[i];
@@ -289,11 +289,11 @@ static bool options(struct cli *c, struct wish *w, int *status)
 		case PYANALYZE_python_version:
 			w->py.python_version = version_hex(value);
 			if (!w->py.python_version)
-				*status = cli_usage(c, "--python-version=3.12.1", "\"%s\" is not a version of Python", value);
+				*status = cli_usage(c, "--python-version=3.12.1", "%s is not a version of Python", cli_quoted(value, SIZE_MAX));
 			break;
 		case PYANALYZE_runtime:
 			if (!address(value, &w->py.only_runtime))
-				*status = cli_usage(c, "--runtime=0x7f1234567000", "\"%s\" is no address", value);
+				*status = cli_usage(c, "--runtime=0x7f1234567000", "%s is no address", cli_quoted(value, SIZE_MAX));
 			break;
 		case PYANALYZE_layout: *status = read_layout(w, c, value); break;
 		case PYANALYZE_show: *status = show(w, c, value); break;
@@ -306,7 +306,7 @@ static bool options(struct cli *c, struct wish *w, int *status)
 		case PYANALYZE_order:
 			w->render.newest_first = strcmp(value, "newest-first") == 0;
 			if (!w->render.newest_first && strcmp(value, "oldest-first") != 0)
-				*status = cli_usage(c, "--order=newest-first", "--order is oldest-first or newest-first, not \"%s\"", value);
+				*status = cli_usage(c, "--order=newest-first", "--order is oldest-first or newest-first, not %s", cli_quoted(value, SIZE_MAX));
 			break;
 		case PYANALYZE_frames:
 			if (cli_number(c, "--frames", value, 0, UINT32_MAX, &n))
@@ -570,7 +570,7 @@ static int write_reports(const struct cli *c, struct wish *w, struct report *r, 
 			else if (!w->format && earlier_check(to, &unlike) < 0)
 				return cli_error(c, &unlike); /* that no format makes good */
 			else if (!w->format)
-				return cli_usage(c, "--format=text, or a name that ends in .txt, .json or .svg", "\"%s\" does not say which format", to);
+				return cli_usage(c, "--format=text, or a name that ends in .txt, .json or .svg", "%s does not say which format", cli_quoted(to, SIZE_MAX));
 			rc = draw_file(&one, to);
 		}
 		if (rc)
@@ -774,7 +774,7 @@ int main(int argc, char **argv)
 			const struct renderer *form = renderer_for_file(w.outputs.p[i]) ? renderer_for_file(w.outputs.p[i]) : w.format;
 			CLEANUP(cleanup_free) char *hint = !form || form->single ? xstrdup("-o DIR/, which gets a file for each")
 				: xasprintf("-o DIR/, which gets a file for each; or, for one after the other, --format=%s > %s", form->name, w.outputs.p[i]);
-			status = cli_usage(&c, hint, "%zu inputs do not fit into the one file \"%s\"", c.n_args, w.outputs.p[i]);
+			status = cli_usage(&c, hint, "%zu inputs do not fit into the one file %s", c.n_args, cli_quoted(w.outputs.p[i], SIZE_MAX));
 			goto out;
 		}
 	}

@@ -120,7 +120,7 @@ static int parse(struct job *j)
 	errno = 0;
 	long pid = strtol(c->args[0], &end, 10);
 	if (*end || end == c->args[0] || errno || pid <= 0 || pid > INT_MAX)
-		return cli_usage(c, "pgrep -af python shows process numbers", "\"%s\" is not a process number", c->args[0]);
+		return cli_usage(c, "pgrep -af python shows process numbers", "%s is not a process number", cli_quoted(c->args[0], SIZE_MAX));
 	j->pid = (pid_t)pid;
 	return -1;
 }
@@ -169,7 +169,7 @@ static void hint_child(pid_t pid, struct err *err)
 		if (end == s)
 			return;
 		if (looks_like_python((pid_t)child, what, sizeof what)) {
-			err_hint(err, "pysnap %ld (its child \"%s\")", child, what);
+			err_hint(err, "pysnap %ld (its child %s)", child, cli_quoted(what, SIZE_MAX));
 			return;
 		}
 	}

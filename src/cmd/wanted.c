@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/cli.h"
 #include "render/words.h"
 
 enum { NAMED = 3, LISTED = 180 }; /* of what was asked for so many; of what there is so many bytes */
@@ -21,7 +22,10 @@ static bool is_wanted(const struct report_thread *t, const char *wanted)
 		return false;
 	CLEANUP(cleanup_sb) struct sb shown = { 0 }; /* what cannot be shown is escaped, and the end of a long one left out */
 	words_thread_name(&shown, t);
-	return str_is(t->name, wanted) || (*wanted && str_is(sb_view(&shown), wanted));
+	struct arena *a = arena_new();
+	const bool as_shown = *wanted && (str_is(sb_view(&shown), wanted) || str_eq(sb_view(&shown), str_quotable(a, str_of(wanted))));
+	arena_free(a);
+	return as_shown || str_is(t->name, wanted);
 }
 
 bool wanted_keep(struct report *r, const char *const *wanted, size_t n_wanted, bool *found)
@@ -58,7 +62,7 @@ int wanted_none(const struct report *r, const char *path, const char *const *wan
 	CLEANUP(cleanup_sb) struct sb asked = { 0 };
 	CLEANUP(cleanup_sb) struct sb list = { 0 };
 	for (size_t i = 0; i < n && i < NAMED; i++)
-		sb_printf(&asked, "%s\"%.60s\"", !i ? "" : i + 1 == n ? " or " : ", ", wanted[i]);
+		sb_printf(&asked, "%s%s", !i ? "" : i + 1 == n ? " or " : ", ", cli_quoted(wanted[i], 60));
 	if (n > NAMED)
 		sb_printf(&asked, " or %zu more", n - NAMED);
 	err_set(err, ERR_ABSENT, "%s has no thread " STR_FMT, path, STR_ARG(sb_view(&asked)));

@@ -68,7 +68,7 @@ static void shutting_down(struct report *r, const struct report_thread *th, cons
 	if (by == th)
 		say(r, str_printf(r->arena, "Python was shutting down, which this thread did%s", how));
 	else if (by && by->name.s)
-		say(r, str_printf(r->arena, "Python was shutting down, which thread \"" STR_FMT "\" did%s", STR_ARG(by->name), how));
+		say(r, str_printf(r->arena, "Python was shutting down, which thread \"" STR_FMT "\" did%s", STR_ARG(str_quotable(r->arena, by->name)), how));
 	else if (by && by->tid >= 0)
 		say(r, str_printf(r->arena, "Python was shutting down, which thread %" PRId64 " did%s", by->tid, how));
 	else
@@ -293,7 +293,7 @@ void life_forked(struct target *t, struct report *r, const struct report_thread 
 	/* It is the one that multiprocessing forked, and none that this has forked: by its one fork, its parent, or what _bootstrap noted. */
 	if (py && launched(r, f->pid) && by_multiprocessing(py, py->interp_head, r->arena, &name, &parent) && (number < 0 || own) &&
 	    (generation == 1 || (!inner && parent == f->ppid))) {
-		say(r, name.len ? str_printf(r->arena, "in a child that multiprocessing forked (\"" STR_FMT "\") from pid %" PRId64 "%s", STR_ARG(name), parent, where)
+		say(r, name.len ? str_printf(r->arena, "in a child that multiprocessing forked (\"" STR_FMT "\") from pid %" PRId64 "%s", STR_ARG(str_quotable(r->arena, name)), parent, where)
 			: str_printf(r->arena, "in a child that multiprocessing forked from pid %" PRId64 "%s", parent, where));
 		return;
 	}
@@ -311,7 +311,7 @@ void life_forked(struct target *t, struct report *r, const struct report_thread 
 		return;
 	}
 	if (f->parent.same_exec) {
-		say(r, f->parent.comm.len ? str_printf(r->arena, "in a child that pid %" PRId64 " (\"" STR_FMT "\") forked", f->parent.pid, STR_ARG(f->parent.comm))
+		say(r, f->parent.comm.len ? str_printf(r->arena, "in a child that pid %" PRId64 " (\"" STR_FMT "\") forked", f->parent.pid, STR_ARG(str_quotable(r->arena, f->parent.comm)))
 			: str_printf(r->arena, "in a child that pid %" PRId64 " forked", f->parent.pid));
 		return;
 	}

@@ -77,12 +77,7 @@ static void python_frame(struct text *t, const struct report_frame *f)
 {
 	sb_printf(&t->b, "  Py  File ");
 	text_color(t, MAGENTA);
-	sb_char(&t->b, '"');
-	if (f->file.s)
-		sb_safe(&t->b, f->file);
-	else
-		sb_char(&t->b, '?');
-	sb_char(&t->b, '"');
+	sb_quoted(&t->b, f->file.s ? f->file : STR("?"));
 	text_color(t, RESET);
 	sb_printf(&t->b, ", line ");
 	text_color(t, MAGENTA);

@@ -72,7 +72,9 @@ enum { NAME_COLUMNS = 60 };
 
 void words_thread_name(struct sb *b, const struct report_thread *t)
 {
-	words_clip(b, t->name, NAME_COLUMNS);
+	struct arena *a = arena_new();
+	words_clip(b, str_quotable(a, t->name), NAME_COLUMNS);
+	arena_free(a);
 }
 
 void words_thread(struct sb *b, const struct report_thread *t)
