@@ -106,7 +106,7 @@ static void ran(struct sb *b, const struct report *r, size_t running, size_t n)
 			continue;
 		sb_printf(b, named++ ? ", " : " (");
 		if (t->name.s && !t->name_from_kernel)
-			sb_printf(b, "\"" STR_FMT "\"", STR_ARG(t->name));
+			sb_printf(b, "\"" STR_FMT "\"", STR_ARG(str_quotable(r->arena, t->name)));
 		else
 			sb_printf(b, "%" PRId64, t->tid);
 	}
@@ -141,7 +141,7 @@ static struct str snapshot_title(struct report *r, const struct image_facts *f)
 	else if (holder && holder->main && holder->name_from_kernel)
 		sb_printf(&b, "; the main thread held the GIL");
 	else if (holder && holder->name.s)
-		sb_printf(&b, "; \"" STR_FMT "\" held the GIL", STR_ARG(holder->name));
+		sb_printf(&b, "; \"" STR_FMT "\" held the GIL", STR_ARG(str_quotable(r->arena, holder->name)));
 	else if (holder && holder->tid >= 0)
 		sb_printf(&b, "; thread %" PRId64 " held the GIL", holder->tid);
 	else if (holder)

@@ -15,6 +15,7 @@ import tempfile
 import time
 
 from pythons import Python, find, layouts
+from reports import names_python
 from tap import Tap
 from target import Target, enter, run
 
@@ -272,7 +273,8 @@ def with_python(folder):
             tap.skip("files that are not there", why)
             return
         whole, done = analyze(core)
-        tap.equal(whole["problems"], [], "nothing to admit while all files are there")
+        stripped = () if names_python(whole) else ("PZ209",)
+        tap.equal([p for p in whole["problems"] if p["code"] not in stripped], [], "nothing to admit while all files are there")
         want = names_and_stacks(whole)
 
         script = os.path.join(target.folder, "threads.py")
@@ -336,11 +338,12 @@ def with_python(folder):
         for percent in (99, 60, 20):
             cut = os.path.join(folder, "cut.pz")
             shutil.copy(snap, cut)
-            os.truncate(cut, size * percent // 100)
+            os.truncate(cut, size - 3000 if percent == 99 and stripped else size * percent // 100) # of a stripped one there are no tables
             rep, done = analyze(cut)
             said = messages(rep, "PZ101") if rep else []
             # At its end are the tables of names.
-            missing = r"memory is complete; behind it tables are missing that name the functions of [1-9]\d* files?" if percent == 99 else \
+            missing = "memory and all that is told of it are complete; of what follows the end is missing" if percent == 99 and stripped else \
+                      r"memory is complete; behind it tables are missing that name the functions of [1-9]\d* files?" if percent == 99 else \
                       r"the last [\d.]+ \wiB of [\d.]+ MiB are missing; segments lost: [1-9].*"
             tap.ok(rep is not None and done.returncode in (0, 5) and rep["input"]["complete"] is False and len(said) == 1 and
                    re.match("the file is truncated: %s$" % missing, said[0]), "snapshot cut to %d %%: said" % percent, (done.stderr, said))
