@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { CAP_SYS_PTRACE_BIT = 19 };
@@ -38,11 +39,29 @@ int refusal_gone(pid_t pid, struct err *err)
 }
 
 /* Memory that went away while its process is there and not ending: that executes another program (execve puts the new memory in its place). */
-static bool lives_on(pid_t pid)
+static bool is_alive(pid_t pid)
 {
 	struct proc_stat st;
 	CLEANUP(cleanup_fd) int dir = proc_open(pid, pid);
 	return dir >= 0 && proc_stat(dir, &st) == 0 && !strchr("ZXx", st.state) && !(st.flags & PROC_EXITING);
+}
+
+/* Where another thread than the first calls execve, that one ends, and then its number is the other's (fs/exec.c, de_thread). */
+static bool lives_on(pid_t pid)
+{
+	enum { ROUNDS = 40, PAUSE_NS = 5000000 };
+	for (int i = 0; i < ROUNDS; i++) {
+		if (is_alive(pid))
+			return true;
+		struct tids tids = { 0 };
+		CLEANUP(cleanup_fd) int tasks = proc_open_tasks(pid);
+		const bool others = tasks >= 0 && proc_tids(tasks, &tids) == 0 && (tids.n > 1 || (tids.n == 1 && tids.p[0] != pid));
+		vec_free(&tids);
+		if (!others)
+			return is_alive(pid);
+		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+	}
+	return false;
 }
 
 int refusal_read(pid_t pid, int code, const char *what, struct err *err)
